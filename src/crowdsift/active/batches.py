@@ -90,20 +90,7 @@ class ThompsonSampler:
 class BatchSelection:
     """Questions chosen one by one, each supposed to be answered before the next is chosen.
 
-    Parameters
-    ----------
-    state
-        What is known.
-    a, b
-        The pairs that may be asked.
-    seen
-        The keys of the pairs on which a worker has voted.
-    wanted
-        How many questions there will be.
-    keep_islands
-        Whether the order across islands counts for nothing.
-    top
-        Count only the order between the best `top` items and the others; 0 counts all pairs.
+    `top`: count only the order between the best `top` items and the others; 0 counts all pairs.
     """
 
     def __init__(
@@ -197,14 +184,7 @@ class BatchSelection:
 
 
 def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
-    """Items 1, 2, 4, 8 and so on places apart by score, and a star between islands.
-
-    Examples
-    --------
-    >>> a, b = neighbours(np.array([3.0, 2.0, 1.0]), np.zeros(3, int))
-    >>> sorted(zip(a.tolist(), b.tolist()))
-    [(0, 1), (0, 2), (1, 2)]
-    """
+    """Items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
     order = np.argsort(-mean, kind="stable")
     gaps = 2 ** np.arange(int(np.log2(len(mean) - 1)) + 1)
     one, two = [order[:-gap] for gap in gaps], [order[gap:] for gap in gaps]

@@ -239,13 +239,7 @@ def _weights(difference: Vector, variance: Vector) -> Vector:
 
 
 def vote_precision(difference: Vector, variance: Vector, types: Vector, share: Vector) -> Vector:
-    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd)].
-
-    Examples
-    --------
-    >>> vote_precision(np.zeros(1), np.zeros(1), np.array([1.0, 2.0]), np.array([0.5, 0.5]))
-    array([0.625])
-    """
+    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd)]."""
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):
         flat = smoothing(beta * beta * variance)
@@ -261,12 +255,6 @@ def answer(
 
     One step of assumed-density filtering: the first two derivatives of the log probability of
     the answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
-
-    Examples
-    --------
-    >>> step, shrink, share = answer(0.0, 1.0, 1.0, np.array([0.0, 2.0]), np.array([0.5, 0.5]))
-    >>> step > 0, shrink > 0, share
-    (True, True, array([0.5, 0.5]))
     """
     slope = types * smoothing(types**2 * variance)
     chance = np.clip(sigmoid(slope * difference), _TINY, 1.0 - _TINY)

@@ -322,14 +322,7 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
 def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadOptions]:
     """Something to read the votes of a fit from, and how.
 
-    Parameters
-    ----------
-    fit
-        A fit that was loaded.
-    options
-        How to read the file of votes, where that is needed.
-    texts
-        Whether whole texts of replies are needed, which a folder does not hold.
+    `texts`: whether whole texts of replies are needed, which a folder does not hold.
     """
     votes = fit.votes
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):

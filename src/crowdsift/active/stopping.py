@@ -36,13 +36,7 @@ class Goal(NamedTuple):
 
     @staticmethod
     def of(text: str, items: int) -> Goal:
-        """Read a goal: first, top-K or ranking.
-
-        Examples
-        --------
-        >>> Goal.of("first", 5), Goal.of("top-3", 5), Goal.of("ranking", 5)
-        (Goal(top=1), Goal(top=3), Goal(top=0))
-        """
+        """Read a goal: first, top-K or ranking."""
         if text in ("first", "ranking"):
             return Goal(int(text == "first"))
         found = re.fullmatch(r"top-?(\d{1,6})", text)
@@ -66,16 +60,10 @@ class Goal(NamedTuple):
 class Stopping:
     """What the votes say of a goal.
 
-    Attributes
-    ----------
-    claim
-        The items that the goal asks for, the best first.
-    confidence
-        1 - α of the smallest error α at which the claim would be settled, and 0 if there is none.
-    settled
-        Whether that is at least the confidence wanted.
-    open_items
-        Items of which it is not settled whether they belong to the claim; none if all is settled.
+    `claim`: the items that the goal asks for, the best first; `confidence`: 1 - α of the smallest
+    error α at which the claim would be settled, and 0 if there is none; `settled`: whether that is
+    at least the confidence wanted; `open_items`: items of which it is not settled whether they
+    belong to the claim; none if all is settled.
     """
 
     claim: Codes
@@ -92,13 +80,7 @@ def checked_confidence(confidence: float) -> float:
 
 
 def log_evidence(mean: Vector, variance: Vector) -> Vector:
-    """Return the logarithm of the evidence that differences are above 0.
-
-    Examples
-    --------
-    >>> log_evidence(np.array([0.0]), np.array([2.0]))  # the prior
-    array([0.])
-    """
+    """Return the logarithm of the evidence that differences are above 0."""
     z = mean / np.sqrt(variance)
     chance = np.maximum(np.asarray(normal_cdf(z)), 1e-300)
     return np.asarray(np.log(2.0 * chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))

@@ -28,24 +28,14 @@ _MIN_ITEMS = 4  # shared, for an interval of a correlation
 class Comparison:
     """How the scores of two fits agree.
 
-    Attributes
-    ----------
-    correlation
-        Pearson's correlation r of the scores of the shared items, with its interval (Fisher's).
-    corrected
-        r/√(R₁R₂), the correlation of the true scores, with the limits of r divided likewise. Above
-        1 where the scores agree more than their errors would let them.
-    reliability
-        R of each fit: the share of the variance of its scores, over the shared items, that is not
-        error.
-    items
-        A row for every shared item: its score in each fit in units of the true standard deviation
-        there, their difference with its standard error, z, and whether it differs. It is 95 % sure
-        that no item is named whose scores agree.
-    only_first, only_second
-        Items that one fit has alone.
-    level
-        That of the intervals.
+    `correlation`: Pearson's correlation r of the scores of the shared items, with its interval
+    (Fisher's); `corrected`: r/√(R₁R₂), the correlation of the true scores, with the limits of r
+    divided likewise. Above 1 where the scores agree more than their errors would let them;
+    `reliability`: R of each fit: the share of the variance of its scores, over the shared items,
+    that is not error; `items`: a row for every shared item: its score in each fit in units of the
+    true standard deviation there, their difference with its standard error, z, and whether it
+    differs. It is 95 % sure that no item is named whose scores agree; `only_first`, `only_second`:
+    items that one fit has alone; `level`: that of the intervals.
     """
 
     correlation: tuple[float, float, float]

@@ -35,17 +35,7 @@ _NUMBERS = 10_000_000  # sums by group and item that are held at a time
 
 
 def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
-    """H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups.
-
-    Examples
-    --------
-    >>> one, two = np.zeros(4, int), np.ones(4, int)
-    >>> model = ScoreModel(one, two, np.array([1.0, 0, 1, 0]), np.ones(4), 2, 1e-9)
-    >>> copied = sandwich(model, np.ones(4), np.array([0, 1, 0, 1]), np.zeros(2))
-    >>> alone = sandwich(model, np.ones(4), np.arange(4), np.zeros(2))
-    >>> float((copied[0, 0] / alone[0, 0]).round(6))  # twice the variance, 2 groups instead of 4
-    3.0
-    """
+    """H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups."""
     k = model.n_items
     _, hessian = model.derivatives(scores, weight)
     p = sigmoid(model.slope * (scores[model.first] - scores[model.second]))
@@ -195,13 +185,9 @@ _FEWEST = 10  # decided votes of a worker
 class Drift(NamedTuple):
     """Change of reliability from the first votes to the last.
 
-    Attributes
-    ----------
-    crowd_change, crowd_z
-        Relative change of everybody's slope, and its standard score.
-    workers
-        worker, early and late (logits a unit of score in the first and the second half of the
-        time), z, and drifts: whether z is too large to be chance for any worker.
+    `crowd_change`, `crowd_z`: relative change of everybody's slope, and its standard score;
+    `workers`: worker, early and late (logits a unit of score in the first and the second half of
+    the time), z, and drifts: whether z is too large to be chance for any worker.
     """
 
     crowd_change: float
@@ -216,14 +202,7 @@ class Drift(NamedTuple):
         return list(self.workers["worker"][order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, as `summary.json` holds them.
-
-        Examples
-        --------
-        >>> none = {"worker": np.empty(0), "z": np.empty(0), "drifts": np.empty(0, bool)}
-        >>> Drift(0.1, 1.2, Table(none)).to_json()
-        {'crowd_change': 0.1, 'crowd_z': 1.2, 'workers': []}
-        """
+        """The figures, as `summary.json` holds them."""
         named = [str(label) for label in self.drifting]
         return {"crowd_change": self.crowd_change, "crowd_z": self.crowd_z, "workers": named}
 

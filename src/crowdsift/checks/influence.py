@@ -43,14 +43,8 @@ def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
 class ScoreModel:
     """Votes with slopes, one row each, and the precision of the prior on scores.
 
-    Attributes
-    ----------
-    first, second, outcome, slope
-        One entry per row of votes.
-    n_items
-        How many items there are.
-    prior
-        λ.
+    `first`, `second`, `outcome`, `slope`: one entry per row of votes; `n_items`: how many items
+    there are; `prior`: λ.
     """
 
     first: NDArray[np.int64]

@@ -31,16 +31,11 @@ _SMALL = 32  # items of components whose taus are taken together
 class Calibration:
     """How well a fit on four fifths of the votes predicted the rest.
 
-    Attributes
-    ----------
-    predicted, observed, votes
-        By bins of the predicted probability that a vote goes to the favourite: the mean of it,
-        the share of votes that did, and their number. A tie is half a vote for each item.
-        Empty bins are left out.
-    log_loss
-        Mean of -log of the probability given to what was voted; a coin has 0.693.
-    accuracy
-        Share of the left-out votes that went to the favourite.
+    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the
+    favourite: the mean of it, the share of votes that did, and their number. A tie is half a vote
+    for each item. Empty bins are left out; `log_loss`: mean of -log of the probability given to
+    what was voted; a coin has 0.693; `accuracy`: share of the left-out votes that went to the
+    favourite.
     """
 
     predicted: NDArray[np.float64]
@@ -65,19 +60,10 @@ class Calibration:
 class Without:
     """The ranking without the flagged workers, by item code.
 
-    Attributes
-    ----------
-    rank
-        Within components of the remaining votes; 0 for items that lose all their votes.
-    before
-        The ranks of the whole fit.
-    tau
-        Kendall's tau of the two sets of scores, over items that keep votes; the mean over
-        components, weighted by their pairs of items.
-    lost
-        How many items lose all votes.
-    components
-        Into how many groups the remaining items fall.
+    `rank`: within components of the remaining votes; 0 for items that lose all their votes;
+    `before`: the ranks of the whole fit; `tau`: Kendall's tau of the two sets of scores, over items
+    that keep votes; the mean over components, weighted by their pairs of items; `lost`: how many
+    items lose all votes; `components`: into how many groups the remaining items fall.
     """
 
     rank: NDArray[np.int64]
@@ -181,18 +167,7 @@ def fit_without(
 ) -> Without | str:
     """Fit again without the votes of flagged workers, or say why not.
 
-    Parameters
-    ----------
-    votes, model
-        As they were fitted.
-    flagged
-        Which workers to leave out.
-    scores
-        Of the whole fit, by item code.
-    mirror
-        Whether the sign was settled by more than the votes: the refit is turned to agree.
-    resources
-        Where the fit runs.
+    `mirror`: whether the sign was settled by more than the votes: the refit is turned to agree.
     """
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."

@@ -47,17 +47,11 @@ _CHEAP = 40  # of a method whose refits are fast
 class Reversal:
     """The fewest votes, and workers, whose removal reverses the order of two items.
 
-    Attributes
-    ----------
-    above, below
-        The labels of the items as the fit has them.
-    votes
-        The smallest number of votes found, verified by fitting the others; None where none was.
-    removed
-        These votes: worker, first, second, outcome and how many.
-    workers
-        The smallest set of workers found, likewise; None where none was. For a leader they may
-        put another item above it than the votes do.
+    `above`, `below`: the labels of the items as the fit has them; `votes`: the smallest number of
+    votes found, verified by fitting the others; None where none was; `removed`: these votes:
+    worker, first, second, outcome and how many; `workers`: the smallest set of workers found,
+    likewise; None where none was. For a leader they may put another item above it than the votes
+    do.
     """
 
     above: Any
@@ -71,18 +65,10 @@ class Reversal:
 class Robustness:
     """How few votes the leader, or a neighbour, hangs on.
 
-    Attributes
-    ----------
-    leader
-        What reverses the order of the leader and the item that comes closest to taking its place.
-    neighbours
-        The same for every item and the next, where these were requested.
-    total_votes, total_workers
-        How many there are.
-    refits
-        How often the method was fitted to what is left.
-    note
-        Why there was nothing to search, or to remove; empty where there was.
+    `leader`: what reverses the order of the leader and the item that comes closest to taking its
+    place; `neighbours`: the same for every item and the next, where these were requested;
+    `total_votes`, `total_workers`: how many there are; `refits`: how often the method was fitted to
+    what is left; `note`: why there was nothing to search, or to remove; empty where there was.
     """
 
     leader: Reversal
@@ -108,13 +94,7 @@ class Robustness:
         return f"{text}; {self.note}" if self.note else text
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, as `summary.json` holds them.
-
-        Examples
-        --------
-        >>> Robustness(Reversal("a", "b", 2.0), 30.0, 4, 1).to_json()["votes"]
-        2.0
-        """
+        """The figures, as `summary.json` holds them."""
         reversal = self.leader
         workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
@@ -358,14 +338,8 @@ _TRIED = 6  # workers whose removal is computed, of those with the largest influ
 class VotePath:
     """Votes to remove one after the other, so that two scores change their order.
 
-    Parameters
-    ----------
-    model, weight, scores
-        The model that stands for the fit, the weights of its rows, and its scores.
-    pair
-        The item above and the item below.
-    gap
-        What the method's own difference is above that of the model.
+    `model`, `weight`, `scores`: the model that stands for the fit, the weights of its rows, and its
+    scores.
     """
 
     def __init__(

@@ -33,11 +33,8 @@ def handle_signals(last: bool = False) -> Iterator[None]:
 
     SIGHUP stays ignored where it was, as under nohup.
 
-    Parameters
-    ----------
-    last
-        The process ends with the block: a signal that comes later changes nothing, where the
-        handlers from before would end it with a status that says that the work was not done.
+    `last`: the process ends with the block: a signal that comes later changes nothing, where the
+    handlers from before would end it with a status that says that the work was not done.
     """
     _seen.clear()
     before = {

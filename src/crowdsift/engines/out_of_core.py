@@ -98,16 +98,8 @@ def engine(
 ) -> DiskEngine:
     """Shards in files, each with a part of the memory.
 
-    Parameters
-    ----------
-    comparisons
-        The votes; where they are in memory they are written to files first.
-    threads
-        How many threads pass over a shard.
-    memory
-        An amount such as "4GB".
-    needs
-        The capability that will be used; pairs that several shards have matter to "grid" only.
+    `comparisons`: the votes; where they are in memory they are written to files first; `needs`: the
+    capability that will be used; pairs that several shards have matter to "grid" only.
     """
     if sys.platform != "linux":  # the core maps what passes keep there only
         raise RequestError("votes in files need Linux; use a machine with more memory")

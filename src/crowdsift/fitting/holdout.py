@@ -28,15 +28,7 @@ def left_out_log_likelihood(
     engine: str = "auto",
     threads: int | None = None,
 ) -> float:
-    """Mean log-likelihood of votes that the model was not fitted to.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=500, seed=1).comparisons()
-    >>> -0.7 < left_out_log_likelihood(votes, crowdsift.BradleyTerry()) < -0.3
-    True
-    """
+    """Mean log-likelihood of votes that the model was not fitted to."""
     return _left_out(votes, model, Resources(engine, None, threads), count, seed)
 
 
@@ -59,14 +51,8 @@ def _left_out(
 class Tuning:
     """A hyper-parameter chosen by left-out votes.
 
-    Attributes
-    ----------
-    model
-        The model with the chosen value.
-    parameter, value
-        What was chosen.
-    tried
-        Every value with its mean left-out log-likelihood, in the order of values.
+    `model`: the model with the chosen value; `parameter`, `value`: what was chosen; `tried`: every
+    value with its mean left-out log-likelihood, in the order of values.
     """
 
     model: Model

@@ -50,18 +50,8 @@ def read_new(
 ) -> Comparisons:  # fmt: skip
     """Read further votes as those of the earlier fit were read; refuse what it cannot use.
 
-    Parameters
-    ----------
-    earlier
-        The fit that is to be updated.
-    votes
-        The new votes alone, as for `crowdsift.read`.
-    options
-        Options of reading that differ from those of the earlier votes.
-    again
-        Whether to take rows once more that the earlier fit has already.
-    threads
-        How many threads may read.
+    `options`: options of reading that differ from those of the earlier votes; `again`: whether to
+    take rows once more that the earlier fit has already.
     """
     old = _required_votes(earlier)
     hiding = Hiding.of(old.reading.get("hide_workers"))
@@ -151,14 +141,8 @@ def refitter(
 ) -> Callable[[Comparisons], Fit]:
     """Return a function that fits the method of a fit to other votes on the same engine.
 
-    Parameters
-    ----------
-    earlier
-        The fit.
-    gold, threads
-        Pairs of known order for these fits, and how many threads they may use.
-    warm
-        Whether they start from the fit, where the method can and most votes are the same.
+    `gold`, `threads`: pairs of known order for these fits, and how many threads they may use;
+    `warm`: whether they start from the fit, where the method can and most votes are the same.
     """
     model, seed = model_of(earlier), int(earlier.summary["seed"])
 
@@ -190,12 +174,7 @@ class Nearby:
     as whether pairs have an effect; the next ones start there and hold it. `whole`, which decides
     everything for its votes, verifies what a search ends with.
 
-    Parameters
-    ----------
-    earlier
-        The fit from which the first goes on.
-    gold, threads
-        The pairs that the fit was given, if any, and how many threads to use.
+    `gold`, `threads`: the pairs that the fit was given, if any, and how many threads to use.
     """
 
     def __init__(self, earlier: Fit, gold: Any, threads: int | None) -> None:

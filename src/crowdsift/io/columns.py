@@ -158,20 +158,10 @@ def listed(table: Source) -> str:
 class Plan:
     """Say how a table is read.
 
-    Attributes
-    ----------
-    format
-        The format, `PLAIN` for our own columns.
-    layout
-        The roles that say what was compared and how it came out; empty until rows are unfolded.
-    roles
-        The column of every role.
-    context
-        The column of contexts that the format has, "" for none.
-    by
-        The column of contexts that is used, or several, "" for none.
-    covariates
-        The columns of every covariate.
+    `format`: the format, `PLAIN` for our own columns; `layout`: the roles that say what was
+    compared and how it came out; empty until rows are unfolded; `roles`: the column of every role;
+    `context`: the column of contexts that the format has, "" for none; `by`: the column of contexts
+    that is used, or several, "" for none; `covariates`: the columns of every covariate.
     """
 
     format: Format

@@ -67,14 +67,8 @@ def file_of(address: str) -> str:
 class DatabaseSource(FileSource):
     """The rows that a query gives.
 
-    Parameters
-    ----------
-    address
-        As postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such a file.
-    query
-        One SELECT, in the words of the database; its columns are those of the votes.
-    threads
-        How many threads may read.
+    `address`: as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such
+    a file; `query`: one SELECT, in the words of the database; its columns are those of the votes.
     """
 
     def __init__(self, address: str, query: str, threads: int, *, skip_bad: bool = False) -> None:
@@ -287,13 +281,7 @@ def _with_timeout(address: str) -> str:
 
 
 def reason(error: Exception, address: str) -> str:
-    """What a driver says, in one line, without secrets.
-
-    Examples
-    --------
-    >>> reason(OSError("IO: [libpq] bad token p%zz; "), "postgresql://ann:p%zz@db.example/x")
-    'bad token ***'
-    """
+    """What a driver says, in one line, without secrets."""
     first = str(error).strip().split("\n", 1)[0]
     first = re.sub(r"^[A-Z_]+: (\[\w+\] )?|^\[\w+\] ", "", reason_of(Exception(first)))
     secrets = [value for key, value in parse_qsl(urlsplit(address).query) if "passw" in key]

@@ -52,20 +52,8 @@ _MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for
 class FileSource(Source):
     """The columns of one file, of all files of a glob, or of standard input.
 
-    Parameters
-    ----------
-    source
-        A path, a pattern, or "-" for standard input.
-    threads
-        How many threads may read.
-    partitions
-        Whether folders named NAME=VALUE give columns.
-    skip_bad
-        Whether rows with a wrong number of fields are set aside.
-    worker_from_path
-        Whether the path of a file names the worker, or a pattern that says where.
-    encoding
-        The encoding of text files; "" recognises UTF-8 and Windows-1252.
+    `worker_from_path`: whether the path of a file names the worker, or a pattern that says where;
+    `encoding`: the encoding of text files; "" recognises UTF-8 and Windows-1252.
     """
 
     def __init__(

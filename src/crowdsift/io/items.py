@@ -33,24 +33,7 @@ def read_item_values(
 ) -> tuple[NDArray[np.object_], NDArray[Any]]:
     """Read the labels of items and a column that says something about each: truth, or a class.
 
-    Parameters
-    ----------
-    source
-        As for `read`, with a column ``item`` of distinct labels.
-    column
-        The column to read.
-    numeric
-        Whether it must hold finite numbers; otherwise it holds labels.
-
-    Returns
-    -------
-    tuple of ndarray
-        The labels of the items and the values, of type float64 or object, in the given order.
-
-    Examples
-    --------
-    >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
-    (array(['a', 'b'], dtype=object), array([1. , 2.5]))
+    `numeric`: whether it must hold finite numbers; otherwise it holds labels.
     """
     with closing(open_source(source, called="items")) as table:
         item = resolve_column(table, "item", "the items")
@@ -80,25 +63,8 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7"
     of a CSV file. Text that stands for several labels matches none of them.
 
-    Parameters
-    ----------
-    comparisons
-        The votes.
-    labels
-        Distinct labels, for example those of `read_item_values`. Where the votes have contexts:
-        pairs (value, item), or items, which are then meant in every context.
-
-    Returns
-    -------
-    ndarray of int64
-        For every item the index of its label, or -1 where there is none.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays([1, 2], [2, 3])
-    >>> match_items(votes, ["3", "1"])
-    array([ 1, -1,  0])
+    `labels`: distinct labels, for example those of `read_item_values`. Where the votes have
+    contexts: pairs (value, item), or items, which are then meant in every context.
     """
     wanted, labels = comparisons.items.tolist(), list(labels)
     if comparisons.by and not all(isinstance(label, tuple) for label in labels):
@@ -167,33 +133,9 @@ class Gold:
 def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
     """Read gold pairs about the items of votes; a pair given twice counts once.
 
-    Parameters
-    ----------
-    source
-        A file, a frame or arrays with the columns ``winner`` and ``loser``, as for
-        `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None.
-    votes
-        The votes that the gold is about; every item of the gold must be among theirs.
-    kept
-        The gold of an earlier fit, which counts as well.
-
-    Returns
-    -------
-    Gold or None
-        The distinct pairs; None without any gold.
-
-    Raises
-    ------
-    InputError
-        For an item that the votes do not have, an item compared with itself, and pairs that
-        contradict each other, directly or around a cycle. The message says which row.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-    >>> len(read_gold({"winner": ["a", "a"], "loser": ["c", "c"]}, votes))
-    1
+    `source`: a file, a frame or arrays with the columns ``winner`` and ``loser``, as for
+    `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None; `votes`:
+    the votes that the gold is about; every item of the gold must be among theirs.
     """
     if isinstance(source, Gold):
         return source
@@ -370,13 +312,7 @@ def read_labels(source: Any, column: str = "item") -> list[Any]:
 
 
 def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
-    """Workers, and the most questions for each where there is a column ``capacity``.
-
-    Examples
-    --------
-    >>> read_capacities({"worker": ["ann", "bob"], "capacity": [3, 5]})
-    {'ann': 3, 'bob': 5}
-    """
+    """Workers, and the most questions for each where there is a column ``capacity``."""
     with closing(open_source(source, called="workers")) as table:
         worker = resolve_column(table, "worker", "the workers")
         limited = any(name.strip().casefold() == "capacity" for name in table.names)
@@ -409,21 +345,10 @@ def read_pair_queries(
 ) -> PairQueries:
     """The pairs of a file, one per row, in the order of the file.
 
-    Parameters
-    ----------
-    source
-        A file or frame with the columns first and second (or left and right, winner and loser,
-        chosen and rejected, model_a and model_b), optionally worker, and the context's.
-    items, workers
-        The labels of a fit. A label matches exactly or as text, and the text of a reply by what
-        it is cut to; others are kept as they are.
-    context
-        The column of contexts, several of them, or "" for none.
-
-    Examples
-    --------
-    >>> read_pair_queries({"first": ["1"], "second": ["b"]}, [1, "b"], [])
-    PairQueries(first=[1], second=['b'], worker=[None])
+    `source`: a file or frame with the columns first and second (or left and right, winner and
+    loser, chosen and rejected, model_a and model_b), optionally worker, and the context's; `items`,
+    `workers`: the labels of a fit. A label matches exactly or as text, and the text of a reply by
+    what it is cut to; others are kept as they are.
     """
     with closing(open_source(source, called="pairs")) as table:
         pair = _pair(table)
@@ -501,27 +426,10 @@ def with_item_features(
 ) -> Comparisons:
     """The votes with features of their items.
 
-    Parameters
-    ----------
-    votes
-        The votes.
-    items
-        A file or frame with the column item and columns of numbers, or one of lists (embeddings);
-        "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be a
-        matrix; or several of these in a list.
-    text
-        "FILE:COLUMN", or a mapping from items to texts.
-    missing
-        What to do about items without features: "error", "mean" (they count as average) or "drop"
-        (votes on them are left out).
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-    >>> table = {"item": ["a", "b", "c"], "length": [1.0, 5.0, 3.0]}
-    >>> with_item_features(votes, table).item_features.blocks[0].names
-    ('length',)
+    `items`: a file or frame with the column item and columns of numbers, or one of lists
+    (embeddings); "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be
+    a matrix; or several of these in a list; `missing`: what to do about items without features:
+    "error", "mean" (they count as average) or "drop" (votes on them are left out).
     """
     if missing not in MISSING_CHOICES:
         choices = ", ".join(MISSING_CHOICES)

@@ -28,14 +28,6 @@ def available_memory() -> int | None:
 
     The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system
     says.
-
-    Examples
-    --------
-    >>> import os
-    >>> os.environ["CROWDSIFT_MEMORY"] = "1.5GB"
-    >>> available_memory()
-    1500000000
-    >>> del os.environ["CROWDSIFT_MEMORY"]
     """
     requested = os.environ.get("CROWDSIFT_MEMORY")
     if requested is not None:
@@ -94,12 +86,7 @@ def readable(size: float) -> str:
 def require_memory(size: float, what: str) -> None:
     """Refuse work that needs more memory than there is.
 
-    Parameters
-    ----------
-    size
-        The bytes that the work takes at its peak, beyond what is held already.
-    what
-        The work, in words that begin the message.
+    `size`: the bytes that the work takes at its peak, beyond what is held already.
 
     Examples
     --------

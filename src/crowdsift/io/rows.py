@@ -633,13 +633,9 @@ def find_repeats(
 ) -> Repeats | None:
     """Return the rows that repeat earlier ones beyond chance, or None.
 
-    Parameters
-    ----------
-    columns
-        First item, second item and worker as codes, then what else makes a vote.
-    further
-        Returns a hash of the columns of the source that are not of the votes, or None. Called only
-        if votes repeat.
+    `columns`: first item, second item and worker as codes, then what else makes a vote; `further`:
+    returns a hash of the columns of the source that are not of the votes, or None. Called only if
+    votes repeat.
     """
     first, second, worker = columns[:3]
     pair = _mixed(np.minimum(first, second), np.maximum(first, second))
@@ -740,11 +736,6 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
     """Return a warning if text labels differ only in blanks or Unicode form.
 
     `named` is how the warning names a label.
-
-    Examples
-    --------
-    >>> alike(["gpt-4", "gpt-4 ", "other"], "items")
-    ("the items 'gpt-4' and 'gpt-4 ' differ only in blanks or Unicode form; ...",)
     """
     texts = [label for label in labels if isinstance(label, str)]
     odd = [text for text in texts if not text.isascii() or text != " ".join(text.split())]

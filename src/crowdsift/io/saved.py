@@ -40,28 +40,8 @@ _MARK = ".crowdsift-new"  # how the hidden names end
 class RecordedFolder:
     """What a record names, to read; nothing else in the folder is looked at.
 
-    Parameters
-    ----------
-    directory
-        The folder.
-    name
-        The name of the record in it.
-
-    Attributes
-    ----------
-    record
-        What the record holds, without its format, the list of files and the checksum.
-    format
-        The number of the layout.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_recorded(folder, "all.json", {"name": "x"}, {"a.txt": b"one"})
-    ...     found = RecordedFolder(folder, "all.json")
-    ...     found.record, found.read("a.txt"), found.has("b.txt")
-    ({'name': 'x'}, b'one', False)
+    `record`: what the record holds, without its format, the list of files and the checksum;
+    `format`: the number of the layout.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -156,21 +136,9 @@ def write_recorded(
 
     Files that only an earlier record named are removed.
 
-    Parameters
-    ----------
-    directory
-        The folder, made if it does not exist.
-    name, record
-        The name and the content of the record; the list of files is added.
-    files
-        The content of each file by its name.
-    ours
-        Names of files that such a folder may hold, which are removed too: a run that was killed
-        just before it removed them, and records of old formats, do not name them.
-
-    Examples
-    --------
-    See `RecordedFolder`.
+    `name`, `record`: the name and the content of the record; the list of files is added; `ours`:
+    names of files that such a folder may hold, which are removed too: a run that was killed just
+    before it removed them, and records of old formats, do not name them.
     """
     folder = Path(directory)
     for each in (name, *files):
@@ -210,13 +178,6 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
     """Refuse a folder in which files would be lost that are not ours.
 
     Without a record nothing in the folder was written by `write_recorded`.
-
-    Parameters
-    ----------
-    directory, name
-        The folder, and the name of the record.
-    files
-        The names of the files that would be written.
 
     Examples
     --------
@@ -299,13 +260,7 @@ _NAME = "columns.parquet"
 
 
 def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the content of a file with these columns: the same bytes for the same columns.
-
-    Examples
-    --------
-    >>> parquet_columns(parquet_bytes({"a": np.arange(3)}))["a"]
-    array([0, 1, 2])
-    """
+    """Return the content of a file with these columns: the same bytes for the same columns."""
     import duckdb
 
     with _private_file() as path:
@@ -386,13 +341,7 @@ MAX_HEADER = 100_000_000  # bytes, as the format has it
 
 
 def safetensors_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """Return the content of a file with these arrays, and a few texts beside them.
-
-    Examples
-    --------
-    >>> read_safetensors(safetensors_bytes({"w": np.ones(2, np.float32)}, {"made by": "me"}))
-    ({'w': array([1., 1.], dtype=float32)}, {'made by': 'me'})
-    """
+    """Return the content of a file with these arrays, and a few texts beside them."""
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     parts, at = [], 0
     for name, tensor in tensors.items():

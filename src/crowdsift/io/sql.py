@@ -120,10 +120,7 @@ def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
     Drivers of databases block in C, where a signal handler of Python does not run. The work runs
     in a daemon thread: one that a silent server never answers does not keep the process alive.
 
-    Parameters
-    ----------
-    work
-        Gets a list, to which it appends functions that cancel what it runs.
+    `work`: gets a list, to which it appends functions that cancel what it runs.
     """
     cancels: list[Callable[[], Any]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -246,16 +243,7 @@ def numeric_columns(
 ) -> set[str]:
     """The columns of text that a condition compares with numbers, and that hold numbers.
 
-    Parameters
-    ----------
-    execute
-        Runs a query.
-    rows
-        The rows in SQL.
-    columns
-        Names of columns of text, and each in SQL.
-    condition
-        The condition. Where SQL takes it with text, no column is a number.
+    `condition`: the condition. Where SQL takes it with text, no column is a number.
     """
     import duckdb
 
@@ -310,13 +298,7 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
 
 
 def kind_of_database(source: Any) -> str | None:
-    """Which database an address or a file is of; None for anything else.
-
-    Examples
-    --------
-    >>> kind_of_database("postgresql://db.example/votes"), kind_of_database("votes.csv")
-    ('postgresql', None)
-    """
+    """Which database an address or a file is of; None for anything else."""
     if not isinstance(source, str | os.PathLike):
         return None
     text = os.fsdecode(source)
@@ -344,24 +326,12 @@ def is_study(source: Any) -> bool:
 
 
 def masked(text: str) -> str:
-    """A text in which addresses of databases have neither user nor password.
-
-    Examples
-    --------
-    >>> masked("fit postgresql://ann:secret@db.example/votes?sslpassword=x --query 'select 1'")
-    "fit postgresql://***@db.example/votes?sslpassword=*** --query 'select 1'"
-    """
+    """A text in which addresses of databases have neither user nor password."""
     return _SECRETS.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
 
 
 def shown_address(address: str) -> str:
-    """An address as it may be shown and stored: where, and never who.
-
-    Examples
-    --------
-    >>> shown_address("postgresql://ann:secret@db.example:5433/votes?password=x&service=prod")
-    'postgresql://db.example:5433/votes?service=prod'
-    """
+    """An address as it may be shown and stored: where, and never who."""
     if kind_of_database(address) != "postgresql":
         return address
     parts = urlsplit(address)

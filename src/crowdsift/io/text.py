@@ -302,19 +302,7 @@ def repair(
     What is refused without being wrong, such as lines that end now in LF and now in CRLF, is
     written again in one form. Slow, and run only after a refusal.
 
-    Parameters
-    ----------
-    path, zipped, header, source
-        The file.
-    target
-        Where to write the copy.
-    skip_bad
-        Whether a row that is no record is written without content instead, and reported.
-
-    Returns
-    -------
-    tuple
-        The number of rows written, and of every row without content (from 0) what was wrong.
+    `skip_bad`: whether a row that is no record is written without content instead, and reported.
     """
     broken: dict[int, str] = {}
     rows = 0
@@ -447,21 +435,7 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
 
     Line breaks in quotes are not counted.
 
-    Parameters
-    ----------
-    path, zipped, source
-        The file, whether it is gzipped, and its name in messages.
-    quotes
-        Whether a line break between double quotes belongs to a field, as in CSV.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile() as file:
-    ...     _ = file.write(b'a,b\n"x\ny",1\n\n2,3')
-    ...     file.flush()
-    ...     count_records(file.name, False, "votes.csv", quotes=True)
-    3
+    `quotes`: whether a line break between double quotes belongs to a field, as in CSV.
     """
     counter = _Counter(quotes)
     with opened(path, zipped, source) as stream:

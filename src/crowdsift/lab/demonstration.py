@@ -14,14 +14,7 @@ from crowdsift.report import terminal as console
 
 
 def crowd_with_spammers(seed: int = 0) -> Simulation:
-    """40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite.
-
-    Examples
-    --------
-    >>> crowd = crowd_with_spammers()
-    >>> len(crowd.scores), len(crowd.reliability)
-    (40, 80)
-    """
+    """40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite."""
     rng = np.random.default_rng(seed)
     reliability = np.concatenate(
         [rng.uniform(0.5, 1.5, 50), np.zeros(20), rng.uniform(-1.5, -0.5, 10)]

@@ -227,35 +227,9 @@ def cross_validate(
 ) -> list[dict[str, Any]]:
     """Leave votes out, fit the others, and compare predictions with what was voted.
 
-    Parameters
-    ----------
-    votes, models
-        What is compared; all methods see the same parts.
-    schemes
-        What is left out together: "votes" at random, all votes of some "workers" (who are then new
-        to the fit), or all votes on some "pairs" of items.
-    count
-        In how many parts.
-    tune, engine, threads, seed
-        As in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
-    progress
-        Called with what is being fitted.
-
-    Returns
-    -------
-    list of dict
-        One record a scheme and method: method, left_out, log_loss with its standard error
-        (0.693 is a coin), brier, calibration (mean distance of predicted and observed shares in
-        ten bins), accuracy, behind (how much larger the log loss is than that of the best method,
-        with the standard error of this difference), seconds, note.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=900, seed=1).comparisons()
-    >>> found = cross_validate(votes, [crowdsift.BradleyTerry()], schemes=["votes"])
-    >>> found[0]["left_out"], 0.3 < found[0]["log_loss"] < 0.693
-    ('votes', True)
+    `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are
+    then new to the fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`,
+    `seed`: as in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
     """
     records = []
     for scheme in schemes:
@@ -284,15 +258,7 @@ def cross_validate(
 
 
 def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> Parts:
-    """Kept and left-out votes, part by part; codes stay.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=100, seed=1).comparisons()
-    >>> sum(left_out.total_weight for kept, left_out in parts_of(votes, "workers", 4))
-    100.0
-    """
+    """Kept and left-out votes, part by part; codes stay."""
     if scheme not in SCHEMES:
         raise RequestError(f"what is left out must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     if scheme == "votes":

@@ -39,23 +39,12 @@ class Simulation:
     Vote i is of worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on
     the right, and chose the left one if ``outcome[i]`` is 1, the right one if it is 0.
 
-    Attributes
-    ----------
-    model
-        The name of the model.
-    seed
-        The seed, which makes the same votes again.
-    scores
-        The true score of every item.
-    worker_parameters
-        The true parameters of every worker, by name. ``reliability`` is always there: in the
-        notation of the models beta, in factor-bt gamma, and 1 where all workers are alike.
-    item_parameters
-        What else is known of every item, by name: ``class`` in barp.
-    first, second, worker
-        Codes of items and workers, of type uint32.
-    outcome
-        0 or 1, of type float32.
+    `model`: the name of the model; `seed`: the seed, which makes the same votes again; `scores`:
+    the true score of every item; `worker_parameters`: the true parameters of every worker, by name.
+    ``reliability`` is always there: in the notation of the models beta, in factor-bt gamma, and 1
+    where all workers are alike; `item_parameters`: what else is known of every item, by name:
+    ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of type uint32;
+    `outcome`: 0 or 1, of type float32.
 
     Examples
     --------
@@ -102,11 +91,6 @@ class Simulation:
 
         Items and workers that have no vote keep their codes, so that estimates align with the
         truth.
-
-        Examples
-        --------
-        >>> simulate(items=100, workers=5, comparisons=50, seed=1).comparisons()
-        Comparisons(50 votes in 50 distinct rows, 100 items, 5 workers, sides known)
         """
         return Comparisons.from_codes(
             self.first,
@@ -126,18 +110,7 @@ class Simulation:
         and further item parameters, and ``worker,reliability`` and further worker parameters.
         Numbers are written so that they read back exactly.
 
-        Parameters
-        ----------
-        directory
-            The folder, made if it does not exist. Files of these names are replaced.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     simulate(items=3, workers=2, comparisons=10).write(folder)
-        ...     print(pathlib.Path(folder, "votes.csv").read_text().splitlines()[0])
-        left,right,winner,worker
+        `directory`: the folder, made if it does not exist. Files of these names are replaced.
         """
         files = {
             "votes.csv": self._vote_lines(),
@@ -335,15 +308,10 @@ def _table(
 class Simulator:
     """How a model draws its parameters and its votes.
 
-    Attributes
-    ----------
-    vote
-        Whether first wins, for many votes, from the parameters of each vote's worker and the
-        differences, first minus second, of the items' parameters.
-    workers, items
-        How each parameter is drawn.
-    bounds
-        Between which the reliability may lie; None if it is no parameter of the model.
+    `vote`: whether first wins, for many votes, from the parameters of each vote's worker and the
+    differences, first minus second, of the items' parameters; `workers`, `items`: how each
+    parameter is drawn; `bounds`: between which the reliability may lie; None if it is no parameter
+    of the model.
     """
 
     vote: Vote

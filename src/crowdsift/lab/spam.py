@@ -112,17 +112,6 @@ def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
     """Write votes with sides as left,right,winner,worker: one row per vote.
 
     Votes of fractional weight are written once, with a further column weight.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["x"], sides_known=True)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_votes(votes, pathlib.Path(folder, "votes.csv"))
-    ...     print(pathlib.Path(folder, "votes.csv").read_text())
-    left,right,winner,worker
-    a,b,left,x
     """
     import csv
     from pathlib import Path

@@ -79,28 +79,11 @@ class Block(NamedTuple):
 class ComponentCovariance:
     """The covariance of scores about the means of their components, where it is exact.
 
-    Parameters
-    ----------
-    component
-        The component of every item, by code.
-    low, high, weight
-        The pairs of items and their weights in the Laplacian L; others than those within small
-        components are not looked at.
-    shift, size
-        The precision is that of L + shift·I, of scores that are then divided by `size`.
-
-    Attributes
-    ----------
-    blocks
-        The components by size, those of at least two items.
-    pairs, shift, scale
-        The pairs that were looked at with their weights, the shift and the size.
-
-    Examples
-    --------
-    >>> two = ComponentCovariance(np.array([0, 0]), np.array([0]), np.array([1]), np.ones(1), 1.0)
-    >>> two.between(np.array([0, 0]), np.array([0, 1])).round(4)  # 1/(2 + 1), shared by two
-    array([ 0.1667, -0.1667])
+    `low`, `high`, `weight`: the pairs of items and their weights in the Laplacian L; others than
+    those within small components are not looked at; `shift`, `size`: the precision is that of L +
+    shift·I, of scores that are then divided by `size`.
+    `blocks`: the components by size, those of at least two items; `pairs`, `shift`, `scale`: the
+    pairs that were looked at with their weights, the shift and the size.
     """
 
     def __init__(

@@ -30,13 +30,6 @@ class Kind(StrEnum):
 class Diagnostic:
     """One thing that deserves a look.
 
-    Parameters
-    ----------
-    kind
-        What it is about, for programs to find it by.
-    message
-        The sentence that people read.
-
     Examples
     --------
     >>> str(Diagnostic(Kind.ISLANDS, "the items fall into 2 groups"))

@@ -31,25 +31,14 @@ class DimensionEstimate:
     Axis 0 is the direction of the reported score: `positions[:, 0]` are the scores and
     `weights[:, 0]` the reliabilities. The other axes are ordered by the variance they explain.
 
-    Attributes
-    ----------
-    positions, position_covariance
-        x of every item about the mean of its component (items x D), and its covariance.
-    weights, weight_covariance
-        a of every worker (workers x D), and its covariance.
-    mean, mean_covariance, covariance
-        μ with its uncertainty, and Σ.
-    direction
-        What settles axis 0: "common" (μ), "gold" or "trusted".
-    has_common
-        False if the 90 % interval of μ contains 0: voters agree on no direction.
-    trials
-        Every number of dimensions that was tried, kept or not.
-    distinct
-        The probability that most of what explains a worker's votes lies outside axis 0, by the
-        spread of the positions over the pairs that it judged.
-    component_size
-        The number of items in every item's component.
+    `positions`, `position_covariance`: x of every item about the mean of its component (items x D),
+    and its covariance; `weights`, `weight_covariance`: a of every worker (workers x D), and its
+    covariance; `mean`, `mean_covariance`, `covariance`: μ with its uncertainty, and Σ; `direction`:
+    what settles axis 0: "common" (μ), "gold" or "trusted"; `has_common`: False if the 90 % interval
+    of μ contains 0: voters agree on no direction; `trials`: every number of dimensions that was
+    tried, kept or not; `distinct`: the probability that most of what explains a worker's votes lies
+    outside axis 0, by the spread of the positions over the pairs that it judged; `component_size`:
+    the number of items in every item's component.
     """
 
     positions: Vector
@@ -120,14 +109,6 @@ class DimensionEstimate:
         """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0.
 
         Errors of positions are as independent as the mean of their component allows.
-
-        Examples
-        --------
-        >>> one, two = np.zeros((1, 2, 2)), np.array([[1.0, 2.0]])
-        >>> found = DimensionEstimate(np.array([[0.0, 1.0], [0.0, -1.0]]), np.zeros((2, 2, 2)), two,
-        ...     one, two[0], one[0], one[0], "common", True, (), np.ones(1), np.array([2, 2]))
-        >>> [values.tolist() for values in found.offsets(*np.array([[0], [0], [1]]))]
-        [[4.0], [0.0]]
         """
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]
         d = self.positions[first, 1:] - self.positions[second, 1:]

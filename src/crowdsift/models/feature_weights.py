@@ -22,21 +22,12 @@ __all__ = ["FeatureEstimate", "WeightPosterior"]
 class FeatureEstimate:
     """The linear part of scores, r = Σ_b X_b w_b + u, in the units of the reported scores.
 
-    Attributes
-    ----------
-    features
-        The blocks, without their values.
-    shares
-        ρ_b, the prior share of the variance of scores that is a block's; 1 - Σρ_b is an item's
-        own.
-    explained
-        The share of the variance of the posterior means that lies in the features' part.
-    weights
-        Posterior of w over its prior standard deviation √ρ_b, all blocks one after the other.
-    n_items, size
-        The number of items that were fitted, and what scores were divided by.
-    gain
-        How many nats of evidence the features added.
+    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of the variance of
+    scores that is a block's; 1 - Σρ_b is an item's own; `explained`: the share of the variance of
+    the posterior means that lies in the features' part; `weights`: posterior of w over its prior
+    standard deviation √ρ_b, all blocks one after the other; `n_items`, `size`: the number of items
+    that were fitted, and what scores were divided by; `gain`: how many nats of evidence the
+    features added.
     """
 
     features: ItemFeatures

@@ -31,14 +31,7 @@ class LikelihoodModel(Model):
 
     A method names its likelihood, its θ₀ and bounds, and what of θ is the reliability.
 
-    Parameters
-    ----------
-    penalty
-        λ, the precision of the Gaussian prior on scores and on workers' parameters.
-    tolerance
-        Stop when the largest entry of the gradient is at most this.
-    most_iterations
-        Stop unconverged after so many Newton steps.
+    `penalty`: λ, the precision of the Gaussian prior on scores and on workers' parameters.
     """
 
     penalty: float = 0.01

@@ -36,14 +36,6 @@ def conjugate_gradient(
     Where A has negative curvature, or the path leaves the region, the step ends at the boundary
     (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over
     diag, what directions lack along which A is much less than its diagonal.
-
-    Examples
-    --------
-    >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
-    >>> b = np.array([3.0, 4.0])
-    >>> step = conjugate_gradient(lambda v: A @ v, b, np.diag(A), tolerance=1e-12)
-    >>> step.x.round(6), step.at_boundary
-    (array([1., 1.]), False)
     """
     x, residual = np.zeros_like(rhs), rhs.copy()
     # Vectors are long: none is made anew.
@@ -118,14 +110,6 @@ def solve(
 
     Returns x, the number of steps, the relative residual, and whether it is small enough. Stops
     where A is not positive along a direction.
-
-    Examples
-    --------
-    >>> A = np.array([[2.0, -1.0], [-1.0, 2.0]])
-    >>> b = np.array([2.0, 1.0])
-    >>> x, *_, good = solve(lambda v: A @ v, np.diag(A), b, np.zeros(2), 1.0, 1e-12, 10)
-    >>> x.round(6), good
-    (array([0.875, 0.625]), True)
     """
     size = float(np.linalg.norm(rhs))
     if size == 0.0:

@@ -27,17 +27,6 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     R is the inverse of the Cholesky factor, lower triangular. With RᵀR it takes half the time of an
     inverse that knows no symmetry, and rows of noise times R are draws with the inverse as
     covariance. Of the matrix the lower triangle is all that is read.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        Where the matrix is not positive definite.
-
-    Examples
-    --------
-    >>> root, log_determinant = inverse_root(np.diag([2.0, 4.0]))
-    >>> np.diag(root.T @ root).round(4).tolist(), round(log_determinant, 4)
-    ([0.5, 0.25], 2.0794)
     """
     # Threads of BLAS wait for each other by spinning: for a small matrix they do not pay, and cost
     # dearly where a core is busy.
@@ -52,11 +41,6 @@ def inverse_of_root(root: Matrix, out: Matrix | None = None) -> Matrix:
     """RᵀR of a lower triangular R, in two thirds of the time of the product of full matrices.
 
     Into `out` where it is given.
-
-    Examples
-    --------
-    >>> inverse_of_root(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
-    [[5.0, 6.0], [6.0, 9.0]]
     """
     out = np.empty_like(root) if out is None else out
     with dense_algebra() if len(root) >= _LARGE else nullcontext():

@@ -20,11 +20,6 @@ def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     """Masses at points as masses on the grid, each shared by its two neighbours linearly.
 
     The last axis of the masses is that of the points.
-
-    Examples
-    --------
-    >>> deposit(np.array([0.0, 1.0]), np.array([0.25]), np.array([1.0]))
-    array([0.75, 0.25])
     """
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
@@ -40,13 +35,7 @@ _QUANTILES = 16  # that stand for a distribution
 
 
 def half_width(level: float = LEVEL) -> float:
-    """Half the width of an interval of this level, in standard deviations of a normal variable.
-
-    Examples
-    --------
-    >>> round(half_width(0.95), 3)
-    1.96
-    """
+    """Half the width of an interval of this level, in standard deviations of a normal variable."""
     if level == LEVEL:
         return Z90
     from statistics import NormalDist  # here, because it loads half of the standard library
@@ -59,11 +48,6 @@ def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
 
     Between quantiles the distribution is interpolated over normal scores, beyond the outermost
     ones extrapolated.
-
-    Examples
-    --------
-    >>> [at.round(3).tolist() for at in limits_at(0.95, normal_quantiles(np.zeros(1), np.ones(1)))]
-    [[-1.96], [1.96]]
     """
     unit = _unit_quantiles(quantiles.shape[1])
 
@@ -176,12 +160,6 @@ def normal_share(z: Vector) -> Vector:
 
 
 def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vector, Vector]:
-    """Return the limits of normal intervals; NaN without standard deviations.
-
-    Examples
-    --------
-    >>> [limit.round(3).tolist() for limit in limits(np.zeros(1), np.ones(1))]
-    [[-1.645], [1.645]]
-    """
+    """Return the limits of normal intervals; NaN without standard deviations."""
     half = np.full(len(centre), np.nan) if sd is None else half_width(level) * sd
     return centre - half, centre + half

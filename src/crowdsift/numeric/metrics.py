@@ -166,16 +166,9 @@ def measure_up_to_sign(scores: ArrayLike, truth: ArrayLike) -> Metrics:
 class _Layout:
     """Items in order of truth with their ranks by score, and the numbers of pairs.
 
-    Attributes
-    ----------
-    truth
-        Ascending.
-    ranks
-        The rank by score of the item at each place, a permutation of 0..K-1.
-    right, wrong
-        Pairs with different truth and different scores, ordered correctly or not.
-    truth_pairs, score_pairs
-        Pairs with different truth; pairs with different scores.
+    `truth`: ascending; `ranks`: the rank by score of the item at each place, a permutation of
+    0..K-1; `right`, `wrong`: pairs with different truth and different scores, ordered correctly or
+    not; `truth_pairs`, `score_pairs`: pairs with different truth; pairs with different scores.
     """
 
     truth: NDArray[np.float64]

@@ -72,28 +72,7 @@ class OwnVotes(NamedTuple):
 def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: float = 0.0) -> Values:
     """P(d < 0) and P(d > 0), a row each, of pairs whose Gaussian posterior by all votes is given.
 
-    Parameters
-    ----------
-    mean, variance
-        Of d, a pair each.
-    votes
-        The votes on these pairs, at least one each.
-    effect
-        The variance of what a pair has of its own, on which votes depend beside d.
-
-    Notes
-    -----
-    Without the sites of its own votes the posterior of a pair is its cavity. For two items that
-    nothing else connects that is the prior, and the result exact for the points of the workers.
-
-    Examples
-    --------
-    >>> one, none = np.ones((1, 1)), np.zeros((1, 1))
-    >>> vote = OwnVotes(np.array([0]), np.ones(1), np.zeros(1, bool), np.ones(1), np.zeros(1),
-    ...                 np.array([0.47]), np.array([0.95]), np.array([0]), 2.0 * one, none, none,
-    ...                 none, one)
-    >>> chances_of_sign(np.array([0.98]), np.array([1.031]), vote).round(3).tolist()
-    [[0.172], [0.828]]
+    `effect`: the variance of what a pair has of its own, on which votes depend beside d.
     """
     result = np.empty((2, len(mean)))
     ends = np.append(votes.starts[1:], len(votes.sign))
@@ -112,12 +91,6 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
     """Points and weights of Gauss for distributions given by points of equal probability.
 
     One row a distribution. As many moments as 2·count points can have are kept.
-
-    Examples
-    --------
-    >>> points, weights = few_points(np.array([[1.0, 2.0, 4.0, 9.0]]), 2)
-    >>> [float((weights * points**k).sum().round(6)) for k in range(4)]
-    [1.0, 4.0, 25.5, 200.5]
     """
     rows, n = values.shape
     if n <= count:

@@ -52,17 +52,6 @@ class RandomEffects(NamedTuple):
         """The maximum of the evidence that is uphill from the variance `start`.
 
         Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
-
-        Examples
-        --------
-        >>> tau = np.full(200, 50.0)
-        >>> alike = RandomEffects.of_messages(0.3 * tau, tau, np.ones(200), 0.25)
-        >>> round(alike.mean, 3), alike.variance
-        (0.3, 0.0)
-        >>> nu = np.where(np.arange(200) % 2, 0.8, -0.2) * tau  # 0.3 ± 0.5
-        >>> apart = RandomEffects.of_messages(nu, tau, np.ones(200), 0.25)
-        >>> round(apart.mean, 2), round(apart.variance, 2)
-        (0.3, 0.23)
         """
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
@@ -127,13 +116,7 @@ def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: flo
 
 
 def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | float) -> Vector:
-    """ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance).
-
-    Examples
-    --------
-    >>> log_mean(np.array([2.0]), np.array([1.0]), 0.5, 0.0)  # 2·0.5 - 0.5²/2
-    array([0.875])
-    """
+    """ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
     D = 1.0 + variance * tau
     top = variance * nu**2 + 2.0 * mean * nu - mean**2 * tau
     return np.asarray(0.5 * (top / D - np.log(D)), dtype=np.float64)

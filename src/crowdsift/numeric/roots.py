@@ -46,25 +46,6 @@ def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: f
 
     Only the width of the bracket ends the search, so that no single step, however short, can end
     it early. The result is the secant point of the last bracket.
-
-    Parameters
-    ----------
-    function
-        Continuous in the bracket; it is not evaluated at its ends.
-    bracket
-        Two places with values of opposite sign.
-    tolerance
-        The largest distance of the result from a zero; positive.
-
-    Raises
-    ------
-    ValueError
-        Where the values have the same sign, or one of them is not a number.
-
-    Examples
-    --------
-    >>> find_root(lambda x: x**3 - 2.0, Bracket(1.0, 2.0, -1.0, 6.0), 1e-12)
-    1.2599210498948732
     """
     rising = _direction(bracket)
     half = 0.5 * max(tolerance, _resolution(bracket))
@@ -127,11 +108,6 @@ def expand_bracket(
     Upwards where the function is negative at the start, else downwards, and no farther than
     from `low` to `high`. None where it keeps its sign as far as that. `at_start` is the value at
     the start, where it is known.
-
-    Examples
-    --------
-    >>> expand_bracket(lambda x: x - 2.5, start=0.0, step=1.0, low=-4.0, high=4.0)
-    Bracket(low=2.0, high=3.0, at_low=-0.5, at_high=0.5)
     """
     at, value = start, function(start) if at_start is None else at_start
     if value == 0.0:

@@ -26,16 +26,8 @@ _FAR = 200.0  # of t
 def saddle_point(value: Vector, chance: Vector, x: float) -> float:
     """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it.
 
-    Parameters
-    ----------
-    value, chance
-        One row per variable: its values and their probabilities, 0 where there are fewer.
-
-    Examples
-    --------
-    >>> coins = np.tile([-1.0, 1.0], (100, 1))
-    >>> round(saddle_point(coins, np.full((100, 2), 0.5), 30.0), 2)  # 65 heads of 100; normal: 3.0
-    3.02
+    `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are
+    fewer.
     """
     return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
 

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def available_threads() -> int:
-    """The number of cores that this process may use.
-
-    Examples
-    --------
-    >>> available_threads() >= 1
-    True
-    """
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -71,11 +65,6 @@ def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
     Idle threads of BLAS spin for a while after every long product and take the cores of our own:
     a fit allows one, and `dense` of them inside `dense_algebra`. The setting is that of the whole
     process; calls may overlap in several threads, and the last to leave puts back what was.
-
-    Examples
-    --------
-    >>> with blas_threads(1):
-    ...     pass
     """
     limit = _Limit(count, count if dense is None else dense)
     with _LOCK:
@@ -91,13 +80,7 @@ def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def dense_algebra() -> Iterator[None]:
-    """Around a dense factorisation: as many threads as the call around it allows for that.
-
-    Examples
-    --------
-    >>> with dense_algebra():
-    ...     pass
-    """
+    """Around a dense factorisation: as many threads as the call around it allows for that."""
     with blas_threads(_LIMITS[-1].dense if _LIMITS else available_threads()):
         yield
 
@@ -163,13 +146,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def number(name: str, value: Any) -> float:
-    """The value as a float, if it is a finite real number.
-
-    Examples
-    --------
-    >>> number("reliability", 1)
-    1.0
-    """
+    """The value as a float, if it is a finite real number."""
     real = isinstance(value, int | float | np.integer | np.floating)
     if not real or isinstance(value, bool) or not np.isfinite(float(value)):
         raise RequestError(f"{name} must be a finite number, not {_shown(value)}")

@@ -44,21 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Options:
-    """What a run was asked for; a folder of results holds those of one set of options.
-
-    Parameters
-    ----------
-    quick
-        Two seeds and thinned grids.
-    seeds
-        How many seeds; may be raised later in the same folder.
-    tune
-        Beside the defaults, penalties chosen by left-out votes.
-    data
-        A folder to look for data sets in first.
-    fetch
-        Download data sets that are in no folder.
-    """
+    """What a run was asked for; a folder of results holds those of one set of options."""
 
     quick: bool = False
     seeds: int = 10

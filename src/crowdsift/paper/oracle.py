@@ -30,14 +30,6 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     """The most probable scores, given the true β of every worker and the variance of the scores.
 
     Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> from crowdsift.paper.oracle import oracle_scores
-    >>> drawn = crowdsift.simulate(10, 5, 2000, reliability=(-1, 1), seed=1)
-    >>> round(float(crowdsift.metrics.accuracy(oracle_scores(drawn), drawn.scores)), 2)
-    0.98
     """
     count = len(drawn.scores)
     first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)

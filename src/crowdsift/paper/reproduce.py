@@ -33,33 +33,9 @@ def reproduce(
 ) -> list[str]:
     """Run what is not finished of an experiment, then write its tables, figures and page.
 
-    Parameters
-    ----------
-    name
-        real, synthetic, spammers or ablations.
-    out
-        The folder. It keeps every finished setting; the same call goes on where it was stopped.
-    options
-        Which seeds, grids and data.
-    jobs
-        How many processes; by default as many as cores.
-    redo
-        Methods whose results are dropped and made again; "all" starts the folder anew, also
-        where it is of another version or of other options.
-    progress
-        Called with how far the run is.
-
-    Returns
-    -------
-    list of str
-        The names of the files that were written.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from crowdsift.paper.reproduce import reproduce
-    >>> reproduce("real", Path("reproduce-output/real"))  # doctest: +SKIP
-    ['real.csv', 'real-seconds.csv', 'real-means.csv', 'real.md']
+    `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped;
+    `redo`: methods whose results are dropped and made again; "all" starts the folder anew, also
+    where it is of another version or of other options.
     """
     chosen = experiment(name, options or Options())
     for method in redo:

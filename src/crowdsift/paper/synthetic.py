@@ -79,14 +79,7 @@ _VARIED = {"items": 0, "workers": 1, "comparisons": 2}
 
 
 def distinct_settings() -> list[tuple[str, int, int, int]]:
-    """Range of reliabilities, items, workers and comparisons of every point, sorted.
-
-    Examples
-    --------
-    >>> from crowdsift.paper.synthetic import distinct_settings
-    >>> len(distinct_settings())
-    58
-    """
+    """Range of reliabilities, items, workers and comparisons of every point, sorted."""
     points = {point for sweep in SWEEPS.values() for point in sweep}
     return sorted((beta, *point) for beta in RANGES for point in points)
 

@@ -37,16 +37,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: in
 
 
 def notes(given: Mapping[str, str]) -> str:
-    """What methods note, each sentence once with the methods that say it; for below a table.
-
-    Examples
-    --------
-    >>> from crowdsift.paper.text import notes
-    >>> print(notes({"bt": "few votes", "barp": "no classes; few votes"}))
-    - all: few votes
-    - barp: no classes
-    <BLANKLINE>
-    """
+    """What methods note, each sentence once with the methods that say it; for below a table."""
     sentences: dict[str, list[str]] = {}
     for method, note in given.items():
         for sentence in filter(None, note.split("; ")):

@@ -33,15 +33,7 @@ STAGES = (
 class Report:
     """A finished report; in a notebook it shows itself.
 
-    Attributes
-    ----------
-    html
-        The page.
-
-    Examples
-    --------
-    >>> Report("<!doctype html>...")
-    Report(18 characters)
+    `html`: the page.
     """
 
     def __init__(self, html: str) -> None:
@@ -59,17 +51,7 @@ class Report:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page; the old file stays until the new one is whole.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Report("whole").save(Path(folder) / "a.html")
-        ...     (Path(folder) / "a.html").read_text()
-        'whole'
-        """
+        """Write the page; the old file stays until the new one is whole."""
         require_file(path)
         with replace_file(Path(path)) as draft:
             draft.write_text(self.html, encoding="utf-8", newline="\n")

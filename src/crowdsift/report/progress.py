@@ -24,19 +24,6 @@ class Forecast:
     """Estimates how far a fit is and how long it may take, from the measures of its iterations.
 
     Measures fall by about the same factor an iteration; the last few tell the factor.
-
-    Parameters
-    ----------
-    tolerance
-        At which the fit ends; None where that is not known.
-
-    Examples
-    --------
-    >>> forecast = Forecast(1e-4)
-    >>> for iteration, measure in enumerate((1.0, 0.1, 0.01), 1):
-    ...     forecast.add(iteration, measure, seconds=2.0 * iteration)
-    >>> forecast.share, forecast.seconds_left
-    (0.5, 4.0)
     """
 
     def __init__(self, tolerance: float | None) -> None:

@@ -58,13 +58,8 @@ if TYPE_CHECKING:
 class FitBuilder:
     """Makes a `Fit` of votes, a model and the estimate; counts and ranks once.
 
-    Attributes
-    ----------
-    gold
-        How gold pairs and scores found without them go together; None without gold or where it was
-        not compared.
-    known
-        The gold pairs themselves.
+    `gold`: how gold pairs and scores found without them go together; None without gold or where it
+    was not compared; `known`: the gold pairs themselves.
     """
 
     votes: Comparisons
@@ -80,15 +75,7 @@ class FitBuilder:
     resources: Mapping[str, Any] = field(default_factory=dict)  # for refits
 
     def build(self, passes: float, started: float) -> Fit:
-        """Return the fit: tables, summary and posterior.
-
-        Parameters
-        ----------
-        passes
-            How often the votes were passed over.
-        started
-            When the fit began, by `time.perf_counter`.
-        """
+        """Return the fit: tables, summary and posterior."""
         votes, estimate = self.votes, self.estimate
         items, workers = item_table(self), worker_table(self)
         found, needed = diagnose(self)

@@ -170,19 +170,7 @@ class Fit:
         return float(self.summary.get("level") or LEVEL)
 
     def __str__(self) -> str:
-        """What `print` shows: how it went, the best items, the verdicts, warnings, where to go on.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> drawn = crowdsift.simulate(items=8, workers=9, comparisons=900, seed=1)
-        >>> print(crowdsift.fit(drawn.comparisons()))
-        Fit(sift: 8 items, 9 workers, 900 votes; converged in ... iterations)
-        item ...
-        ... 8 rows
-        workers: 5 reliable, 3 undecided, 1 random
-        See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)
-        """
+        """Return what `print` shows: convergence, best items, verdicts, warnings, next steps."""
         items, verdicts = self.shown_items, self.worker_table["verdict"]
         names = [*self.context_columns, "item", "score", "lower", "upper", "rank"]
         lines = [repr(self), repr(Table({name: items[name][:_PRINTED] for name in names}))]

@@ -140,11 +140,6 @@ def excel_safe(value: Any) -> Any:
     """The value as a spreadsheet shows it: a text that begins like a formula is marked as text.
 
     Numbers stay numbers, also negative ones.
-
-    Examples
-    --------
-    >>> excel_safe("=1+1"), excel_safe("a+b"), excel_safe(-1.5)
-    ("'=1+1", 'a+b', -1.5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 

@@ -55,11 +55,6 @@ def positions(
     """Where wanted labels stand in a list.
 
     `missing` stands for those that are not there; without it one that is not there is a KeyError.
-
-    Examples
-    --------
-    >>> positions(["b", "c"], ["a", "b"], missing=-1).tolist()
-    [1, -1]
     """
     place = places_of(labels)
     keys = keys_of(wanted)

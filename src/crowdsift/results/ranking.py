@@ -42,11 +42,6 @@ def ranks(
     """Ranks from 1 (the best) within every component; equal scores share the better rank.
 
     `order` is that of `table_order`, where it is known.
-
-    Examples
-    --------
-    >>> ranks(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
-    array([2, 1, 2])
     """
     if order is None:
         order = table_order(scores, component)
@@ -75,13 +70,6 @@ def rank_limits(
     the ranks of samples in pairs of opposite errors. The others are large; there independent
     errors are close, and ranks are counted, see `_counted_limits`. An interval always holds the
     rank of the score itself.
-
-    Examples
-    --------
-    >>> from crowdsift.models.covariance import Block
-    >>> block = Block(np.array([[0, 1, 2]]), np.diag([0.2, 0.2, 0.2])[None])
-    >>> rank_limits(np.array([2.0, 0.1, 0.0]), np.full(3, 0.2), [block], np.zeros(3, int))
-    (array([1, 2, 2]), array([1, 3, 3]))
     """
     low, high = np.ones(len(scores), np.int64), np.ones(len(scores), np.int64)
     rest = np.bincount(component)[component] > 1

@@ -65,14 +65,7 @@ class Reason(NamedTuple):
 
 
 def random_level(model: Model) -> float:
-    """The reliability of a worker who clicks at random: the one at which all votes are even.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> random_level(crowdsift.Sift()), random_level(crowdsift.CrowdBT())
-    (0.0, 0.5)
-    """
+    """The reliability of a worker who clicks at random: the one at which all votes are even."""
     levels = np.array([0.0, 0.5])
     even = np.abs(model.probability(np.ones(2), levels) - 0.5)
     return float(levels[np.argmin(even)])
@@ -83,13 +76,6 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
 
     Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
     words; NaN where there are none.
-
-    Examples
-    --------
-    >>> typical_reliability(Table({
-    ...     "reliability": np.array([1.0, 2.0, -3.0]),
-    ...     "verdict": np.array(["reliable", "weak", "adversarial"], object)}))
-    1.5
     """
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
     return (
@@ -104,14 +90,7 @@ def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list
 
     The first reason is that of the verdict, the others are the facts beside it.
 
-    Parameters
-    ----------
-    table
-        The workers of a fit.
-    level
-        The reliability of a worker who clicks at random.
-    sign
-        The probability that the sign of the scores is right; None where it is known.
+    `sign`: the probability that the sign of the scores is right; None where it is known.
     """
     unsettled = sign is not None and sign < 1.0 - MAX_USEFUL
     apart = ((table["lower"] > level) | (table["upper"] < level)).tolist()

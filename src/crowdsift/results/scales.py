@@ -86,14 +86,6 @@ def typical_reliability(fit: Fit) -> float:
 
     Every vote counts once with the reliability of its worker: a few spammers with many votes, or
     many with few, do not move it far.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=9, comparisons=900, seed=1).comparisons()
-    >>> fit = crowdsift.fit(votes, "bora-map")
-    >>> typical_reliability(fit) in fit.workers["reliability"]
-    True
     """
     table = fit.worker_table
     if not table.height and fit.summary.get("typical_reliability") is not None:
@@ -158,15 +150,8 @@ def scaled_fields(
     of its own; then all scores move with it. Intervals are those of the scores, moved alike: the
     anchor is a point of the scale, not an item without error.
 
-    Parameters
-    ----------
-    fit
-        What is shown.
-    scale
-        One of `SCALES`.
-    anchor
-        The value that an item shall have, one item per component. An item that is in several
-        contexts has it in each of them.
+    `anchor`: the value that an item shall have, one item per component. An item that is in several
+    contexts has it in each of them.
     """
     require_anchors(scale, anchor, fit.item_table["item"].tolist())
     known = _anchors(fit, {} if anchor is None else anchor)

@@ -111,12 +111,6 @@ def order_probability(
 
     The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
     the variances of differences.
-
-    Examples
-    --------
-    >>> scores, component = np.array([0.0, 9.0]), np.zeros(2, int)
-    >>> order_probability(scores, lambda one, two: np.full(len(one), 2.0), component) > 0.99
-    True
     """
     k = len(scores)
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -146,11 +140,6 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
     Each agrees with the scores of the right sign with probability q, independently, so this is
     the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the
     order itself is then so uncertain that votes are needed first.
-
-    Examples
-    --------
-    >>> gold_needed(0.99), gold_needed(0.8), gold_needed(0.7), gold_needed(0.5)
-    (1, 7, 17, None)
     """
     q = min(max(order_right, 0.0), 1.0)
     # Two pairs more than 2m + 1 turn the majority only if it hung on one pair:
@@ -171,11 +160,6 @@ def gold_to_check(reliability: float) -> int:
     asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
     every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
     average; 3 nats are taken as enough.
-
-    Examples
-    --------
-    >>> gold_to_check(0.98), gold_to_check(0.5)
-    (13, 32)
     """
     q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + SHARED_ERROR / 2), 0.99)
     p = q - SHARED_ERROR

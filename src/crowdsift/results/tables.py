@@ -17,20 +17,7 @@ _QUOTED = re.compile('[,"\r\n]')  # what a field of CSV cannot hold unquoted
 
 
 class Table(Mapping[str, NDArray[Any]]):
-    """Named columns of equal length.
-
-    Examples
-    --------
-    >>> table = Table({"item": np.array(["a", "b"], object), "score": np.array([1.5, np.nan])})
-    >>> table["score"]
-    array([1.5, nan])
-    >>> table
-    item  score
-    a       1.5
-    b
-    >>> table.records()
-    [{'item': 'a', 'score': 1.5}, {'item': 'b', 'score': None}]
-    """
+    """Named columns of equal length."""
 
     def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
         self._columns = dict(columns)
@@ -68,36 +55,16 @@ class Table(Mapping[str, NDArray[Any]]):
 
     @property
     def height(self) -> int:
-        """The number of rows.
-
-        Examples
-        --------
-        >>> Table({"a": np.arange(3)}).height
-        3
-        """
+        """The number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries, with None where a value is missing.
-
-        Examples
-        --------
-        >>> Table({"a": np.array([1, 2])}).records()
-        [{'a': 1}, {'a': 2}]
-        """
+        """The rows as dictionaries, with None where a value is missing."""
         names, columns = list(self), [_plain(column) for column in self._columns.values()]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_csv(self) -> str:
-        """The table as CSV text; missing values are empty.
-
-        Examples
-        --------
-        >>> print(Table({"a": np.array(["x", "y, z"], object)}).to_csv())
-        a
-        x
-        "y, z"
-        """
+        """The table as CSV text; missing values are empty."""
         lines = [",".join(map(_cell, self))]
         columns = map(_cells, self._columns.values())
         lines.extend(map(",".join, zip(*columns, strict=True)))
@@ -140,13 +107,7 @@ def _shown(value: Any) -> str:
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers; anything else as it is.
-
-    Examples
-    --------
-    >>> whole(np.array([1.0, 2.0])), whole(np.array([1.5]))
-    (array([1, 2]), array([1.5]))
-    """
+    """Whole numbers as integers; anything else as it is."""
     small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
     if len(values) and small and (values == np.round(values)).all():
         return values.astype(np.int64)

@@ -87,36 +87,15 @@ def words_of(
       the votes 3 nats better than random types, and with 90 % most of what explains them lies
       outside the reported direction. Nobody whose votes other dimensions explain is accused.
 
-    Parameters
-    ----------
-    evidence
-        Logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps
-        one-sided.
-    useful
-        The probability of being informative, by the distribution of workers and the probability
-        that the sign of the scores is right.
-    typical
-        The reliability of a typical worker.
-    intervals
-        Lower and upper limits of reliability, those of the table and those of 90 %.
-    votes, agreement
-        The number of decided votes, and the share that agrees with others (NaN where unknown).
-    left_share
-        The share of decided votes for the left item (NaN where sides are unknown).
-    one_sided
-        Whose side bias leaves too little information.
-    distinct
-        In several dimensions, the probability that most of what explains the votes lies outside
-        the reported direction; the evidence of adversarial types is -inf where there is no common
-        direction, since mirrored workers are then as good as others.
-
-    Examples
-    --------
-    >>> evidence = np.array([[-9.0, -4, 0], [-9, -4, 0], [-9, -2, 0], [-9, 0, -4], [0, -4, -9]])
-    >>> low, high = np.array([1, 0.2, 0.6, -0.2, -2]), np.array([2, 0.4, 2.0, 0.3, -1])
-    >>> words_of(evidence, np.array([1, 1, 1, 0, 0]), 1.0, [(low, high)], np.full(5, 60.0),
-    ...          np.full(5, np.nan), np.full(5, np.nan), np.zeros(5, bool)).tolist()
-    ['reliable', 'weak', 'undecided', 'random', 'adversarial']
+    `evidence`: logarithms of averaged likelihoods, columns adversarial, random, informative and
+    perhaps one-sided; `useful`: the probability of being informative, by the distribution of
+    workers and the probability that the sign of the scores is right; `intervals`: lower and upper
+    limits of reliability, those of the table and those of 90 %; `votes`, `agreement`: the number of
+    decided votes, and the share that agrees with others (NaN where unknown); `left_share`: the
+    share of decided votes for the left item (NaN where sides are unknown); `distinct`: in several
+    dimensions, the probability that most of what explains the votes lies outside the reported
+    direction; the evidence of adversarial types is -inf where there is no common direction, since
+    mirrored workers are then as good as others.
     """
     adversarial, random, informative = evidence[:, :3].T
     above, below, inside, little = (np.ones(len(votes), bool) for _ in range(4))
@@ -164,11 +143,6 @@ def side_information(reliability: Vector, side: Vector, spread: float) -> Vector
 
     A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With a
     Gaussian in place of σ' the share is exp(-γ²/(2(8/π + β² spread))).
-
-    Examples
-    --------
-    >>> side_information(np.array([1.0, 1.0]), np.array([0.1, 3.7]), 2.0).round(2).tolist()
-    [1.0, 0.22]
     """
     return np.exp(-0.5 * side**2 / (_LOGISTIC_VARIANCE + reliability**2 * spread))
 
@@ -353,14 +327,6 @@ def agreement(fitted: FitBuilder) -> Vector:
     """Of every worker the share of decided votes that agree with the order by others' votes.
 
     NaN where no vote of a worker can be compared.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> rows = {"winner": ["a", "a", "a", "b", "x"], "loser": ["b", "b", "b", "a", "y"],
-    ...         "worker": ["ann", "bob", "cid", "eve", "ann"]}
-    >>> crowdsift.fit(rows, "bt").workers["agreement"].tolist()  # only ann judged x and y
-    [1.0, 1.0, 1.0, 0.0]
     """
     votes = fitted.votes
     if votes.elsewhere is not None or (votes.on_disk and len(votes) > _VOTES_AT_A_TIME):

@@ -20,35 +20,17 @@ _LEAST_PREFIX = 6  # characters that all labels share, below which they are not 
 
 
 def count(number: float) -> str:
-    """A number of votes, items or workers, with commas.
-
-    Examples
-    --------
-    >>> count(12500), count(2.5)
-    ('12,500', '2.5')
-    """
+    """A number of votes, items or workers, with commas."""
     return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
 
 
 def many(number: float, noun: str) -> str:
-    """A number and its noun.
-
-    Examples
-    --------
-    >>> many(1, "vote"), many(2000, "vote")
-    ('1 vote', '2,000 votes')
-    """
+    """A number and its noun."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:
-    r"""A share as a percentage; never 0 % or 100 % unless it is exactly that.
-
-    Examples
-    --------
-    >>> percent(0.254), percent(0.9999), percent(0.0004), percent(1.0)
-    ('25\xa0%', 'over 99\xa0%', 'under 1\xa0%', '100\xa0%')
-    """
+    r"""A share as a percentage; never 0 % or 100 % unless it is exactly that."""
     if share != share:
         return "an unknown share"
     rounded = floor(100.0 * share + 0.5)
@@ -60,24 +42,12 @@ def percent(share: float) -> str:
 
 
 def chance(probability: float) -> str:
-    r"""A probability as a percentage; votes make nothing certain, so never 0 % or 100 %.
-
-    Examples
-    --------
-    >>> chance(0.963), chance(1.0)
-    ('96\xa0%', 'over 99\xa0%')
-    """
+    r"""A probability as a percentage; votes make nothing certain, so never 0 % or 100 %."""
     return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
 
 
 def decimal(value: float, digits: int = 2) -> str:
-    """A number with so many decimals, and a minus sign that is one.
-
-    Examples
-    --------
-    >>> decimal(0.125), decimal(-2.0), decimal(-0.001)
-    ('0.13', '−2.00', '0.00')
-    """
+    """A number with so many decimals, and a minus sign that is one."""
     size = floor(abs(value) * 10**digits + 0.5) / 10**digits
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
@@ -111,24 +81,12 @@ def interval_text(
 
 
 def texts(write: Callable[..., str], *columns: Sequence[Any]) -> list[str]:
-    """Return the text of every row of some columns; an en dash where a value is missing.
-
-    Examples
-    --------
-    >>> texts("{} to {}".format, [1, None], [2, 3])
-    ['1 to 2', '–']
-    """
+    """Return the text of every row of some columns; an en dash where a value is missing."""
     return ["–" if None in row else write(*row) for row in zip(*columns, strict=True)]
 
 
 def label(value: Any) -> str:
-    r"""Return the text of a label with control characters made visible.
-
-    Examples
-    --------
-    >>> label("a\nb"), label(7)
-    ('a⏎b', '7')
-    """
+    r"""Return the text of a label with control characters made visible."""
     return CONTROLS.sub(lambda found: _VISIBLE.get(found[0], "�"), str(value)).replace("\n", "⏎")
 
 
@@ -175,13 +133,6 @@ def abbreviated(texts: Sequence[str], most: int) -> list[str]:
 
     Where one is too long, what all of them begin with is left out, up to the end of a folder, a
     word or a part of a name; what is still too long is cut in its middle.
-
-    Examples
-    --------
-    >>> abbreviated(["https://a.org/one.jpg", "https://a.org/two.jpg"], 12)
-    ['…one.jpg', '…two.jpg']
-    >>> abbreviated(["a name that is long, no. 1", "another"], 13)
-    ['a name…no. 1', 'another']
     """
     longest = max(map(len, texts), default=0)
     if longest <= most:

@@ -12,27 +12,7 @@ Progress = Callable[[int, float], None]
 
 @dataclass
 class StoppingRule:
-    """Stops when a measure is at most `tolerance`, or after `most` iterations.
-
-    Parameters
-    ----------
-    measure
-        What is measured, in words, for the record of the fit.
-    tolerance
-        The largest measure that counts as converged.
-    most
-        The largest number of iterations.
-    progress
-        Called at every iteration.
-
-    Examples
-    --------
-    >>> rule = StoppingRule("change", tolerance=0.1, most=5)
-    >>> [rule.stop(measure) for measure in (1.0, 0.5, 0.05)]
-    [False, False, True]
-    >>> rule.converged, rule.iterations
-    (True, 3)
-    """
+    """Stops when a measure is at most `tolerance`, or after `most` iterations."""
 
     measure: str
     tolerance: float

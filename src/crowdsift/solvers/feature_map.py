@@ -70,18 +70,7 @@ def mode_with_features(
 ) -> FeatureMode:  # fmt: skip
     """The mode with the shares that maximise the evidence, in turn with them; then their sum.
 
-    Parameters
-    ----------
-    engine
-        The passes over the votes.
-    blocks
-        X_b, one row per item, columns centred, rows of mean square norm 1.
-    mean, sd
-        μ and σ of the prior of slopes.
-    rule
-        Of every mode; that of the last one is returned.
-    start
-        Scores and slopes to start from.
+    `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
     """
     prior: DensePrior = _FixedScale(blocks)
     at = start

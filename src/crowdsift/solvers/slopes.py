@@ -63,15 +63,6 @@ class SlopeScale(NamedTuple):
     A worker's log-likelihood in θ = βt, the slope that t times the scores need, is close to
     -½h(θ - θ̂)² + const. With the prior of its slope, ½τ(β - μ)², and β at its minimum it costs
     ½hτ(θ̂ - tμ)²/(τ + t²h); the prior of the scores, ½λ‖tr‖², is on the other side.
-
-    Parameters
-    ----------
-    slopes
-        β at t = 1.
-    curvature
-        h + τ, of every slope.
-    mean, precision
-        μ and τ, of the prior of slopes.
     """
 
     slopes: Vector
@@ -146,16 +137,7 @@ _MOST_WON = 0.9  # share of votes in the first scores, at most
 class CommonSlope:
     """-log-likelihood + ½rᵀPr, one slope for all: convex.
 
-    Parameters
-    ----------
-    engine
-        The passes over the votes.
-    penalty
-        The Gaussian prior on scores; a number λ is P = λI.
-    slope
-        The slope.
-    tolerance
-        The largest step that counts as none; passes need not be finer.
+    `tolerance`: the largest step that counts as none; passes need not be finer.
     """
 
     def __init__(
@@ -272,12 +254,7 @@ class WorkerSlopes(CommonSlope):
     The gradient is then the partial one in the scores, and the Hessian the Schur complement
     A - B D⁻¹ B' + P of the blocks [A B; B' D]: workers are eliminated.
 
-    Parameters
-    ----------
-    engine, penalty, tolerance
-        As for `CommonSlope`.
-    mean, sd
-        μ and σ, the mean and the standard deviation of the prior on slopes.
+    `mean`, `sd`: μ and σ, the mean and the standard deviation of the prior on slopes.
     """
 
     def __init__(
@@ -357,12 +334,6 @@ def minimise_with_slopes(
     At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
     first step, with one slope, is convex and need not go far. With `start`, scores and slopes of a
     run that was cut short, it is left out.
-
-    Returns
-    -------
-    tuple
-        The scores, the profile there, and the value before the first and after every
-        iteration of the second phase.
     """
     objective = WorkerSlopes(engine, penalty, mean, sd, rule.tolerance)
     if start is None:

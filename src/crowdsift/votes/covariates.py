@@ -20,18 +20,12 @@ _CONSTANT = 1e-6  # share of a covariate's square that items leave unexplained, 
 class Design:
     """The covariates of votes: `votes` has them as features, of unit mean square.
 
-    Attributes
-    ----------
-    votes
-        The votes with the columns of the design as features; those of gold are 0.
-    names, scale
-        Of every column, and its root mean square; that of the side is 1.
-    item_values
-        x̄, items x columns: the covariate that an item has by itself, in the column's unit: of all
-        numbers for items the one whose differences are nearest to the covariates of votes, about
-        their mean in every component.
-    by_items
-        Whether that explains a column completely: it cannot be told from scores in the crowd.
+    `votes`: the votes with the columns of the design as features; those of gold are 0; `names`,
+    `scale`: of every column, and its root mean square; that of the side is 1; `item_values`: x̄,
+    items x columns: the covariate that an item has by itself, in the column's unit: of all numbers
+    for items the one whose differences are nearest to the covariates of votes, about their mean in
+    every component; `by_items`: whether that explains a column completely: it cannot be told from
+    scores in the crowd.
     """
 
     votes: Comparisons
@@ -54,26 +48,7 @@ class Design:
 def design(
     votes: Comparisons, component: NDArray[np.integer], *, side: bool
 ) -> tuple[Design, tuple[str, ...]]:
-    """The design of these votes, and the names of covariates that are 0 everywhere.
-
-    Parameters
-    ----------
-    votes
-        With features in favour of the first item.
-    component
-        Of every item, the number of its connected component.
-    side
-        Whether the order of the items is a covariate, the first.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], features=[[2.0], [-2.0]],
-    ...                                 feature_names=("length",))
-    >>> made, nothing = design(votes, [0, 0, 0], side=False)
-    >>> made.scale.tolist(), made.by_items.tolist(), made.item_values[:, 0].round(3).tolist()
-    ([2.0], [True], [0.667, -1.333, 0.667])
-    """
+    """The design of these votes, and the names of covariates that are 0 everywhere."""
     given = votes.features
     x = np.zeros((len(votes), 0)) if given is None else given.astype(np.float64)
     weight = votes.weight.astype(np.float64)

@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:
-    """The connected component of every item, numbered from 0 by its first item.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> components(Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=[1, 1]))
-    array([0, 0, 1, 1], dtype=uint32)
-    """
+    """The connected component of every item, numbered from 0 by its first item."""
     return _core.components(votes.first, votes.second, votes.n_items)
 
 
@@ -80,13 +73,6 @@ def folds(
 
     Equal votes of a worker that were collapsed into one comparison are assigned one by one
     (those of fractional weight as a whole). Items and workers keep their codes.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=100, seed=1).comparisons()
-    >>> sum(left_out.total_weight for kept, left_out in folds(votes, 5))
-    100.0
     """
     if not 2 <= count <= votes.total_weight:
         raise RequestError(f"{count} parts of {votes.total_weight:g} votes cannot be left out")

@@ -12,43 +12,18 @@ from typing import Any
 class Intake:
     """The count of every row of a source; the five kinds add up to the rows read.
 
-    Attributes
-    ----------
-    format
-        The format in which the votes were read, "plain" for our own columns.
-    rows
-        Rows read; of nested formats the annotations or rankings in them.
-    used
-        Rows that became votes.
-    empty
-        Rows without an answer.
-    duplicates
-        Rows equal to an earlier one in what names a row.
-    known
-        Of these, rows that the fit which is updated has already.
-    repeated
-        Of the rows used, those that equal earlier ones beyond chance: perhaps votes that were
-        uploaded twice.
-    set_aside
-        Rows that cannot be used, or that the format marks as void.
-    left_out
-        Rows that a condition (``where``) leaves out.
-    votes
-        Votes made of the rows used: more than these where a row is a ranking.
-    both_bad
-        Votes that call both items bad; they count as ties.
-    reasons
-        Of the rows set aside, what was wrong and how often.
-    notes
-        What else there is to know: labels that look alike, kept rows that might be unwanted.
-    work_seconds
-        The median time that each worker took for a vote, where the source has a column of these
-        times (WorkTimeInSeconds of Mechanical Turk).
-
-    Examples
-    --------
-    >>> print(Intake("mturk", rows=9, used=6, empty=2, duplicates=1, votes=6))
-    mturk: 9 rows read, 6 used, 2 empty, 1 duplicate, 0 set aside
+    `format`: the format in which the votes were read, "plain" for our own columns; `rows`: rows
+    read; of nested formats the annotations or rankings in them; `used`: rows that became votes;
+    `empty`: rows without an answer; `duplicates`: rows equal to an earlier one in what names a row;
+    `known`: of these, rows that the fit which is updated has already; `repeated`: of the rows used,
+    those that equal earlier ones beyond chance: perhaps votes that were uploaded twice;
+    `set_aside`: rows that cannot be used, or that the format marks as void; `left_out`: rows that a
+    condition (``where``) leaves out; `votes`: votes made of the rows used: more than these where a
+    row is a ranking; `both_bad`: votes that call both items bad; they count as ties; `reasons`: of
+    the rows set aside, what was wrong and how often; `notes`: what else there is to know: labels
+    that look alike, kept rows that might be unwanted; `work_seconds`: the median time that each
+    worker took for a vote, where the source has a column of these times (WorkTimeInSeconds of
+    Mechanical Turk).
     """
 
     format: str = "plain"
@@ -112,13 +87,7 @@ class Intake:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The record for a summary.
-
-        Examples
-        --------
-        >>> Intake(rows=2, used=2, votes=2).to_json()["used"]
-        2
-        """
+        """The record for a summary."""
         return {
             "format": self.format,
             "rows": self.rows,

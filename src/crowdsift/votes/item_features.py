@@ -23,18 +23,11 @@ class FeatureBlock:
     standard deviation, those of an embedding or of n-grams as they are, and the factor makes the
     mean square norm of a row 1.
 
-    Attributes
-    ----------
-    kind
-        "columns" (numbers in any units), "list" (an embedding), "ngrams" or "readability".
-    columns
-        The columns of the items' table that it is made of.
-    names
-        Of the features.
-    rarity
-        For n-grams: the weight of every column, which is larger the fewer texts have it.
-    values
-        The standardised features, one row per item of the votes; empty where they were not kept.
+    `kind`: "columns" (numbers in any units), "list" (an embedding), "ngrams" or "readability";
+    `columns`: the columns of the items' table that it is made of; `names`: of the features;
+    `rarity`: for n-grams: the weight of every column, which is larger the fewer texts have it;
+    `values`: the standardised features, one row per item of the votes; empty where they were not
+    kept.
     """
 
     name: str
@@ -79,15 +72,7 @@ def standardised_block(
     raw: NDArray[Any],
     rarity: Vector | None = None,
 ) -> FeatureBlock:
-    """A block of raw features, one row per item; NaN where one is not known.
-
-    Examples
-    --------
-    >>> raw = np.array([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
-    >>> block = standardised_block("g", "columns", ("a", "b"), ("a", "b"), raw)
-    >>> block.standardise(raw).round(2).tolist()
-    [[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]]
-    """
+    """A block of raw features, one row per item; NaN where one is not known."""
     raw = np.asarray(raw, np.float64)
     known = np.isfinite(raw)
     count = np.maximum(known.sum(axis=0), 1)

@@ -29,15 +29,7 @@ _OWN_KEY = frozenset({str, bytes, int, float, date, datetime, type(None)})
 
 
 class LabelError(Exception):
-    """An entry that cannot be a label; the table that holds it says where it is.
-
-    Parameters
-    ----------
-    row
-        The first such row, counted from 0.
-    message
-        What is wrong and what to do.
-    """
+    """An entry that cannot be a label; the table that holds it says where it is."""
 
     def __init__(self, row: int, message: str) -> None:
         self.row, self.message = row, message
@@ -108,11 +100,6 @@ def as_column(values: Any) -> NDArray[Any]:
 def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
     """Find the distinct entries of an array, in any order, and the code of every entry.
 
-    Raises
-    ------
-    LabelError
-        For the first entry that cannot be a label, such as a list.
-
     Examples
     --------
     >>> factorize(np.array(["b", 7, "b", 7.0], object))
@@ -179,18 +166,7 @@ def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
 
 
 def plain(labels: Iterable[Any]) -> list[Any]:
-    """Python values of what may be scalars of NumPy and pandas; 0.0 for -0.0, which it equals.
-
-    Raises
-    ------
-    LabelError
-        For the first label without such a value, with its place in the list.
-
-    Examples
-    --------
-    >>> plain([np.int64(3), np.str_("a"), -0.0, np.datetime64("2024-01-02")])
-    [3, 'a', 0.0, datetime.date(2024, 1, 2)]
-    """
+    """Python values of what may be scalars of NumPy and pandas; 0.0 for -0.0, which it equals."""
     values = []
     for place, label in enumerate(labels):
         value = label

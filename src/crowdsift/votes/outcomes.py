@@ -34,25 +34,13 @@ class Outcomes(NamedTuple):
 
 
 def half_win(share: Values, rate: Values) -> Outcomes:
-    """Outcomes of a method without ties: a tie at the worker's rate, the rest by its share.
-
-    Examples
-    --------
-    >>> half_win(np.array([0.75]), np.array([0.2]))
-    Outcomes(win=array([0.6]), tie=array([0.2]), loss=array([0.2]))
-    """
+    """Outcomes of a method without ties: a tie at the worker's rate, the rest by its share."""
     share, rate = np.broadcast_arrays(share, rate)
     return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
 
 
 def rao_kupper(advantage: Values, width: Values) -> Outcomes:
-    """Outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie.
-
-    Examples
-    --------
-    >>> [part.round(3).tolist() for part in rao_kupper(np.zeros(1), np.log([3.0]))]
-    [[0.25], [0.5], [0.25]]
-    """
+    """Outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
     win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
 
@@ -81,16 +69,6 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under
     a Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all
     workers' counts. Both are 0 where the votes have no ties.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(
-    ...     ["a", "a", "b", "a"], ["b", "c", "c", "c"], outcome=[0.5, 1, 1, 0.5],
-    ...     worker=["x", "x", "y", "y"])
-    >>> rates, common = tie_rates(votes)
-    >>> common
-    0.5
     """
     m = votes.n_workers
     if not votes.ties_are_outcomes:

@@ -38,17 +38,8 @@ def is_pseudonym(label: Any) -> bool:
 class Hiding:
     """How workers are hidden.
 
-    Attributes
-    ----------
-    key
-        The secret; empty where there is none, None where it is not known.
-    check
-        A digest by which the key of an earlier fit is recognised; empty without a key.
-
-    Examples
-    --------
-    >>> Hiding.of(True).pseudonym("ann")
-    'worker-f9fbcfa180d108c7a2a83516'
+    `key`: the secret; empty where there is none, None where it is not known; `check`: a digest by
+    which the key of an earlier fit is recognised; empty without a key.
     """
 
     key: bytes | None = b""
@@ -58,11 +49,8 @@ class Hiding:
     def of(cls, given: Any) -> Hiding | None:
         """Return how to hide workers: not at all, without a key, with that of a file, as before.
 
-        Parameters
-        ----------
-        given
-            True, False or None; the path of a file that holds the key; a `Hiding`, or what its
-            `to_json` returned.
+        `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what its
+        `to_json` returned.
         """
         if given is None or isinstance(given, bool):
             return cls() if given else None

@@ -18,13 +18,7 @@ _BLANKS = str.maketrans("\t\n\r", "   ")
 
 
 def cut(text: str) -> str:
-    """A text as a label: as it is where short, else its beginning and its hash (MD5).
-
-    Examples
-    --------
-    >>> cut("short"), cut("word " * 20)
-    ('short', 'word word word word word word word word word wor... #0666047a48ca4fe2')
-    """
+    """A text as a label: as it is where short, else its beginning and its hash (MD5)."""
     if len(text) <= LONG:
         return text
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
@@ -110,12 +104,6 @@ def prompt_label(value: Any) -> str | None:
 
 
 def reply_label(value: Any) -> str | None:
-    """The label of a reply; None where there is none.
-
-    Examples
-    --------
-    >>> reply_label("yes")
-    'yes'
-    """
+    """The label of a reply; None where there is none."""
     text = reply_text(value)
     return None if text is None else cut(text)

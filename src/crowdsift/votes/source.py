@@ -68,19 +68,10 @@ Backend = Literal["pandas", "polars", "pyarrow"]
 class Added:
     """Hold what is written beside the loaded columns, one entry per row that is written.
 
-    Attributes
-    ----------
-    numbers
-        Further columns of numbers.
-    labels
-        Further columns of text: a code for every row, and the text of every code.
-    turned
-        Two further columns, the two loaded ones of which they are made, and where these change
-        places; None for none.
-    renamed
-        Other names of loaded columns.
-    rows
-        The rows of the source that are written; None for all.
+    `numbers`: further columns of numbers; `labels`: further columns of text: a code for every row,
+    and the text of every code; `turned`: two further columns, the two loaded ones of which they are
+    made, and where these change places; None for none; `renamed`: other names of loaded columns;
+    `rows`: the rows of the source that are written; None for all.
     """
 
     numbers: Mapping[str, NDArray[Any]]
@@ -121,16 +112,8 @@ class Source(ABC):
     ) -> int:
         """Make columns ready and return the number of rows.
 
-        Parameters
-        ----------
-        wanted
-            Columns to be read as they are.
-        replies
-            Columns of replies, whose labels are those of `crowdsift.votes.replies`.
-        prompts
-            Columns of prompts, cut likewise.
-        condition
-            A condition in SQL on the columns; `kept` says which rows meet it.
+        `replies`: columns of replies, whose labels are those of `crowdsift.votes.replies`;
+        `condition`: a condition in SQL on the columns; `kept` says which rows meet it.
         """
 
     @abstractmethod

@@ -34,16 +34,7 @@ class Tally(NamedTuple):
 
 
 def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None = None) -> Tally:
-    """Count votes, in one pass over them; the ranks of the items give their order.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
-    >>> found = tally(votes, np.array([1, 2, 3]))
-    >>> found.agreement, found.appearances, found.flags.tolist()
-    (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
-    """
+    """Count votes, in one pass over them; the ranks of the items give their order."""
     order, used = rank.astype(np.uint32), thread_count(threads)
     whole = [slice(0, len(comparisons))]
     agreed, decided = np.zeros(comparisons.n_workers), np.zeros(comparisons.n_workers)

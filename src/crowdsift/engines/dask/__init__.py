@@ -97,19 +97,9 @@ def engine(
 ) -> DaskEngine:
     """Shards on a cluster: that of a scheduler, or processes of this machine.
 
-    Parameters
-    ----------
-    comparisons
-        The votes.
-    threads
-        How many processes to start where no scheduler is given.
-    scheduler
-        The address of a scheduler, as tcp://host:8786.
-    shards
-        How many; one a worker process by default, with all threads of it. The same number of
-        shards, of as many threads, gives the same bytes, however many processes there are.
-    needs
-        The capability that will be used; pairs that several shards have matter to "grid" only.
+    `shards`: how many; one a worker process by default, with all threads of it. The same number of
+    shards, of as many threads, gives the same bytes, however many processes there are; `needs`: the
+    capability that will be used; pairs that several shards have matter to "grid" only.
     """
     try:
         from crowdsift.engines.dask.cluster import Session

@@ -66,15 +66,7 @@ def to_host(values: Tensor) -> Vector:
 
 
 class DeviceVector(NDArrayOperatorsMixin):
-    """A tensor of one dimension that behaves as an array does.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> x = DeviceVector(torch.tensor([3.0, -4.0], dtype=torch.float64))
-    >>> float(np.sqrt(x @ x)), float(np.abs(x).max()), np.asarray(2.0 * x)
-    (5.0, 4.0, array([ 6., -8.]))
-    """
+    """A tensor of one dimension that behaves as an array does."""
 
     __slots__ = ("tensor",)
     ndim = 1

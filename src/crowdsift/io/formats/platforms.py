@@ -131,19 +131,7 @@ def write_review(
     those of workers to be reviewed, and assignments that were approved or rejected before, are
     left as they are.
 
-    Parameters
-    ----------
-    batch
-        The rows as they were downloaded.
-    suggestions
-        Of every worker the suggestion (pay, review, block) and the reason.
-    out
-        The file to write.
-
-    Returns
-    -------
-    dict
-        How many assignments were approved, rejected and left open.
+    `suggestions`: of every worker the suggestion (pay, review, block) and the reason.
 
     Examples
     --------

@@ -149,12 +149,7 @@ class ItemsState(Protocol):
 class ItemPrior:
     """Scores ~ N(0, C), C with parameters that are learned as the run goes.
 
-    Attributes
-    ----------
-    n_items
-        The number of scores.
-    at_rest
-        Whether the parameters have settled.
+    `n_items`: the number of scores; `at_rest`: whether the parameters have settled.
     """
 
     n_items: int
@@ -196,11 +191,6 @@ def scoring_step(slope: float, information: float, variance: float) -> float:
 
     At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites, so
     it is learned beside the sites, a step a pass, as the distribution of types is.
-
-    Examples
-    --------
-    >>> scoring_step(2.0, 10.0, 0.5)
-    0.7
     """
     ahead = variance + slope / max(information, 1e-12)
     ahead = min(max(ahead, variance / _REACH), variance * _REACH)

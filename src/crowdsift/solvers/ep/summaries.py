@@ -249,13 +249,7 @@ def _points(
 
 
 def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
-    """Return the types at evenly spaced quantiles of every worker's masses, in the order of types.
-
-    Examples
-    --------
-    >>> chosen_types(np.array([[0.5, 0.25, 0.25]]), 4).tolist()
-    [[0, 0, 1, 2]]
-    """
+    """Return each worker's types at evenly spaced quantiles of its masses, in order."""
     reached = np.cumsum(masses, axis=1)
     wanted = (np.arange(count) + 0.5) / count * reached[:, -1:]
     chosen = np.stack([np.searchsorted(row, w) for row, w in zip(reached, wanted, strict=True)])
@@ -266,12 +260,6 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
     """Return quantiles by linear interpolation of the cumulated masses over cell edges.
 
     One row a worker. `atom` is probability at exactly 0, beside the masses.
-
-    Examples
-    --------
-    >>> even, levels = np.full((1, 3), 1 / 3), np.array([0.0, 0.5, 1.0])
-    >>> quantiles(np.array([[-1.0, 0.0, 1.0]]), even, levels).round(6).tolist()
-    [[-1.5, 0.0, 1.5]]
     """
     middle = 0.5 * (points[:, 1:] + points[:, :-1])
     first = 2.0 * points[:, :1] - middle[:, :1]
@@ -298,14 +286,7 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
 
 
 def typical_reliability(prior: WorkerPrior) -> float:
-    """Return the median of the positive part, or of the negative one if that is larger.
-
-    Examples
-    --------
-    >>> from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
-    >>> round(typical_reliability(WorkerPrior.start(power_grid(49), 1.25, 0.5)), 1)
-    1.3
-    """
+    """Return the median of the positive part, or of the negative one if that is larger."""
     points = mirrored(prior.levels)
     masses, half = prior.by_width(prior.masses).sum(axis=0), len(prior.levels)
     up, down = masses[half + 1 :], masses[:half][::-1]

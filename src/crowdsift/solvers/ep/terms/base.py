@@ -39,18 +39,11 @@ class Exclusion(NamedTuple):
 class Term:
     """A term that is kept only for evidence.
 
-    Attributes
-    ----------
-    name, subject
-        The name in tables, and the noun phrase in messages.
-    option
-        How a user asks for the term; empty if it is tried without being asked for.
-    adds, variance
-        What it adds to the model, and which variance is learned how: for the documentation.
-    excludes
-        The terms before it in the list with which it cannot be combined.
-    patience
-        The number of passes before a trial may be given up.
+    `name`, `subject`: the name in tables, and the noun phrase in messages; `option`: how a user
+    asks for the term; empty if it is tried without being asked for; `adds`, `variance`: what it
+    adds to the model, and which variance is learned how: for the documentation; `excludes`: the
+    terms before it in the list with which it cannot be combined; `patience`: the number of passes
+    before a trial may be given up.
     """
 
     name: ClassVar[str]

@@ -202,13 +202,7 @@ def sites_of_moments(
 
 
 def positive(A: Vector) -> Vector:
-    """The nearest positive semi-definite matrices.
-
-    Examples
-    --------
-    >>> positive(np.array([[1.0, 0.0, -1.0], [2.0, 1.0, 2.0]])).tolist()
-    [[1.0, 0.0, 0.0], [2.0, 1.0, 2.0]]
-    """
+    """The nearest positive semi-definite matrices."""
     middle, half = 0.5 * (A[:, 0] + A[:, 2]), 0.5 * (A[:, 0] - A[:, 2])
     spread = np.hypot(half, A[:, 1])
     high, low = np.maximum(middle + spread, 0.0), np.maximum(middle - spread, 0.0)
@@ -404,16 +398,9 @@ class Effects(NamedTuple):
 class CovariateSites:
     """Sites of one run; see the module.
 
-    Parameters
-    ----------
-    votes
-        Whose features are the covariates in favour of the first item, scaled.
-    types
-        The worker types; side-only ones depend on the order of items alone.
-    free
-        Which covariates may have a mean in the crowd: one that is constant for an item may not.
-    passes
-        Makes the passes over votes and types.
+    `votes`: whose features are the covariates in favour of the first item, scaled; `types`: the
+    worker types; side-only ones depend on the order of items alone; `free`: which covariates may
+    have a mean in the crowd: one that is constant for an item may not.
     """
 
     def __init__(

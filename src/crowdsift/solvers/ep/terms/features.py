@@ -196,15 +196,8 @@ class WeightPosterior(NamedTuple):
 class FeaturePrior(ItemPrior):
     """The prior of one run; the shares are learned as it goes.
 
-    Parameters
-    ----------
-    blocks
-        X_b, one row an item, columns centred, rows of mean square norm 1.
-
-    Attributes
-    ----------
-    shares
-        ρ_b.
+    `blocks`: X_b, one row an item, columns centred, rows of mean square norm 1.
+    `shares`: ρ_b.
     """
 
     def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
