@@ -12,6 +12,7 @@ from torture import sentences
 
 import crowdsift
 from crowdsift import Comparisons, RequestError, Sift, cli
+from crowdsift.active.beliefs import vote_precision
 from crowdsift.checks.leftout import predicted_probability
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.models.base import Estimate, WorkerEstimate
@@ -68,13 +69,14 @@ def estimate(found: DimensionEstimate | None = None, classes=None) -> Estimate:
     rule = StoppingRule("change", 1e-3, 9)
     rule.history.append(1e-4)
     spread = beta[:, None] + 0.1 * np.linspace(-1.6, 1.6, 64)
+    quantiles = beta[:, None] + 0.1 * np.linspace(-1.6, 1.6, 16)
     return Estimate(
         scores=found.positions[:, 0], log_likelihood=-300.0, rule=rule, trace=[-300.0],
-        score_sd=np.full(ITEMS, 0.1), theta=spread,
+        score_sd=np.full(ITEMS, 0.1), theta=quantiles,
         points=WorkerPoints(spread, NONE, NONE, NONE),
         workers=WorkerEstimate(
             reliability=beta, reliability_sd=np.full(WORKERS, 0.1), reliability_lower=beta - 0.16,
-            reliability_upper=beta + 0.16, quantiles=spread, typical=2.0,
+            reliability_upper=beta + 0.16, quantiles=quantiles, typical=2.0,
             class_evidence=np.asarray(classes, float),
         ),
         details={"pair_effect": 0.0}, dimensions=found, component=np.zeros(ITEMS, np.uint32),
@@ -266,6 +268,25 @@ def test_votes_are_explained_in_all_dimensions_by_checks():
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-z)), atol=1e-12)
     misfit = made.statistics().workers["misfit"]
     assert not misfit[made.worker_table["verdict"] == "distinct"].any()
+
+
+def test_questions_count_what_other_dimensions_add():
+    """The precision of a vote about the score is that of a plain integral over the offset."""
+    made, known = fit(), dimensions()
+    selector = crowdsift.Selector(made)
+    state, (a, b) = selector._state, (np.array([0]), np.array([1]))
+    offset = state.offset(6, a, b)
+    np.testing.assert_allclose(np.ravel(offset), np.ravel(known.offsets(6, 0, 1)))
+    rng, beta = np.random.default_rng(1), np.array([1.5])
+    found = vote_precision(np.array([0.4]), np.array([0.1]), beta, np.ones(1), (0.5, 0.4))
+    drawn = 1.5 * rng.normal(0.4, np.sqrt(0.1), 400_000) + rng.normal(0.5, np.sqrt(0.4), 400_000)
+    p = 1 / (1 + np.exp(-drawn))
+    assert found[0] == pytest.approx(1.5**2 * np.mean(p * (1 - p)), rel=0.05)
+    query = selector.choose(3, workers=["w0", "w6"])
+    assert set(query["worker"]) <= {"w0", "w6"}
+    before = selector.scores
+    selector.add("i0", "i1", "w0")
+    assert selector.scores[0] > before[0]
 
 
 def test_the_map_shows_items_as_points_and_workers_as_directions():

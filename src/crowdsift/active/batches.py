@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.active.beliefs import Belief, Codes
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.numeric import Vector
 
 TYPES = 16  # points that stand for the distribution of a reliability
@@ -33,6 +34,11 @@ class State:
     types: Vector  # one row per worker
     share: Vector
     votes: Vector  # how many votes every worker gave
+    dimensions: DimensionEstimate | None = None  # with a last worker, who may be anyone
+
+    def offset(self, worker: int, a: Any, b: Any) -> tuple[Any, Any]:
+        """Mean and variance of what other dimensions add to a vote of a worker (-1: anyone)."""
+        return (0.0, 0.0) if self.dimensions is None else self.dimensions.offsets(worker, a, b)
 
     def join(self, a: int, b: int) -> None:
         """Items a and b have been compared: their islands are one."""
@@ -168,15 +174,15 @@ class BatchSelection:
                 keep[part[np.argpartition(-gain[part], top - 1)[:top]]] = True
         return keep
 
-    def _precision(self, types: Vector, share: Vector) -> Vector:
-        mean = self._state.belief.mean
+    def _precision(self, types: Vector, share: Vector, worker: int = -1) -> Vector:
+        mean, offset = self._state.belief.mean, self._state.offset(worker, self._a, self._b)
         difference = mean[self._a] - mean[self._b]
-        return vote_precision(difference, self._batch.variance, types, share)
+        return vote_precision(difference, self._batch.variance, types, share, offset)
 
     def _of_worker(self, s: int) -> Vector:
         """The precision that a vote of this worker adds; 0 on pairs that it has judged."""
         if s not in self._by_worker:
-            precision = self._precision(self._state.types[s], self._state.share[s])
+            precision = self._precision(self._state.types[s], self._state.share[s], s)
             keys = pair_keys(self._a, self._b, len(self._component))
             precision[np.isin(keys, self._seen(s))] = 0.0
             self._by_worker[s] = precision

@@ -238,26 +238,34 @@ def _weights(difference: Vector, variance: Vector) -> Vector:
     return np.asarray(np.exp(-0.5 * difference**2 / variance) / (2.0 * pi * variance))
 
 
-def vote_precision(difference: Vector, variance: Vector, types: Vector, share: Vector) -> Vector:
-    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd)]."""
+def vote_precision(
+    difference: Vector, variance: Vector, types: Vector, share: Vector,
+    offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
+) -> Vector:  # fmt: skip
+    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd + o)].
+
+    `offset` is mean and variance of o, what other dimensions than the score add.
+    """
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):
-        flat = smoothing(beta * beta * variance)
-        chance = sigmoid(flat * beta * difference)
+        flat = smoothing(beta * beta * variance + offset[1])
+        chance = sigmoid(flat * (beta * difference + offset[0]))
         total += part * beta * beta * flat * chance * (1.0 - chance)
     return total
 
 
 def answer(
-    difference: float, variance: float, outcome: float, types: Vector, share: Vector
-) -> tuple[float, float, Vector]:
+    difference: float, variance: float, outcome: float, types: Vector, share: Vector,
+    offset: tuple[float, float] = (0.0, 0.0),
+) -> tuple[float, float, Vector]:  # fmt: skip
     """What an answer does: step and shrinkage of the difference, and the worker's new shares.
 
     One step of assumed-density filtering: the first two derivatives of the log probability of
     the answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
     """
-    slope = types * smoothing(types**2 * variance)
-    chance = np.clip(sigmoid(slope * difference), _TINY, 1.0 - _TINY)
+    flat = smoothing(types**2 * variance + offset[1])
+    slope = types * flat
+    chance = np.clip(sigmoid(slope * difference + flat * offset[0]), _TINY, 1.0 - _TINY)
     likely = outcome * np.log(chance) + (1.0 - outcome) * np.log1p(-chance)
     after = share * np.exp(likely - likely.max())
     after /= after.sum()

@@ -276,7 +276,7 @@ class Selector:
         variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
         difference = float(state.belief.mean[a] - state.belief.mean[b])
         step, shrink, state.share[s] = answer(
-            difference, variance, outcome, state.types[s], state.share[s]
+            difference, variance, outcome, state.types[s], state.share[s], state.offset(s, a, b)
         )
         state.belief.move(a, b, step, shrink)
         state.join(a, b)
@@ -459,7 +459,9 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     population, types = _reliabilities(found, loads > 0)
     if not population.any():  # nobody saw anything: only somebody new can tell more
         population = _newcomer()
-    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64))
+    dimensions = None if posterior.dimensions is None else posterior.dimensions.with_strangers()
+    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64),
+                 dimensions)  # fmt: skip
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:

@@ -102,9 +102,9 @@ class DimensionEstimate:
 
     def offsets(
         self,
-        worker: NDArray[np.integer],
-        first: NDArray[np.integer],
-        second: NDArray[np.integer],
+        worker: NDArray[np.integer] | int,
+        first: NDArray[np.integer] | int,
+        second: NDArray[np.integer] | int,
     ) -> tuple[Vector, Vector]:
         """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0.
 
