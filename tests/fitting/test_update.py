@@ -285,3 +285,17 @@ def test_a_fit_that_cannot_be_started_from_says_why(method, words):
     earlier = crowdsift.fit(votes, "bora-map")
     with pytest.raises(RequestError, match=words):
         crowdsift.fit(votes, method, start=earlier)
+
+
+def test_the_worker_of_the_path_is_remembered(tmp_path, run):
+    """Options of the first reading hold for the second, and a saved folder is not read as votes."""
+    rows = "left,right,reply\n" + "".join(f"a,b,{x}\nb,c,{x}\nc,a,{x}\n" for x in "IJIIJI")
+    for name in ("ann", "bob", "eve"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "votes.csv").write_text(rows + f"a,b,I\nb,d,{'IJ'[name == 'eve']}\n")
+    folder, pattern = tmp_path / "fit", "{worker}/votes.csv"
+    run("fit", f"{tmp_path}/[ab]*/*.csv", "--out", folder, "--worker-from-path", pattern,
+        "--columns", "winner=reply", "--values", "I=left,J=right")  # fmt: skip
+    code, *_ = run("update", folder, tmp_path / "eve" / "votes.csv")
+    assert code == 0
+    assert crowdsift.load(folder).worker_table["worker"].tolist() == ["ann", "bob", "eve"]

@@ -330,7 +330,7 @@ def read_files(source: Any) -> list[str]:
         if os.path.isfile(path):  # with what databases keep beside their file
             beside = [path + ending for ending in ("-wal", "-shm", "-journal", ".wal")]
             return [path, *filter(os.path.isfile, beside)]
-        if os.path.isdir(path):
+        if os.path.isdir(path) and not os.path.exists(os.path.join(path, "summary.json")):
             path = os.path.join(glob.escape(path), "**")
         if found := [each for each in glob.glob(path, recursive=True) if os.path.isfile(each)]:
             return found

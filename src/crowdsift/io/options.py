@@ -32,6 +32,7 @@ _REMEMBERED = (
     "partitions",
     "worker_from_path",
     "worker_columns",
+    "encoding",
     "hide_workers",
 )
 

@@ -123,7 +123,7 @@ def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, st
             groups.get(part) or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part))
             for part in parts
         )
-        matches = [re.search(f"(?:^|/){found.removeprefix('/')}$", path) for path in paths]
+        matches = [re.fullmatch(f"(?:.*/)?{found.removeprefix('/')}", path) for path in paths]
         return [match and match.groupdict() for match in matches]
     names = [path.removesuffix(".gz").rsplit(".", 1)[0].split("/") for path in paths]
     if len(names) == 1:
