@@ -21,7 +21,7 @@ COMMANDS = {command.__name__: command for command, *_ in cli._COMMANDS}
 # writes.
 NO_FILES = {
     "address", "anchor", "by", "columns", "covariates", "dependent_by", "device", "dimensions",
-    "encoding", "worker_columns", "worker_from_path",
+    "encoding", "pooling", "trusted", "worker_columns", "worker_from_path",
     "engine", "experiment", "features", "flip", "format_", "goal", "host", "item_features_missing",
     "kind", "memory", "method", "methods", "model", "query", "question", "redo", "reliability",
     "scale", "scheduler", "settings", "time", "title", "to", "to_table", "unique", "unknown",
