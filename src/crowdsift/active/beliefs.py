@@ -55,10 +55,8 @@ class Belief(Protocol):
         ...
 
     def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> Batch:
-        """Candidates, with pairs across islands worth nothing where islands are given.
-
-        With `top` only the order between the best `top` items and the others counts.
-        """
+        """Candidates, with pairs across islands worth nothing where islands are given."""
+        # With `top` only the order between the best `top` items and the others counts.
         ...
 
 
@@ -242,10 +240,8 @@ def vote_precision(
     difference: Vector, variance: Vector, types: Vector, share: Vector,
     offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
 ) -> Vector:  # fmt: skip
-    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd + o)].
-
-    `offset` is mean and variance of o, what other dimensions than the score add.
-    """
+    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd + o)]."""
+    # `offset` is mean and variance of o, what other dimensions than the score add.
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):
         flat = smoothing(beta * beta * variance + offset[1])
@@ -258,11 +254,9 @@ def answer(
     difference: float, variance: float, outcome: float, types: Vector, share: Vector,
     offset: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float, Vector]:  # fmt: skip
-    """What an answer does: step and shrinkage of the difference, and the worker's new shares.
-
-    One step of assumed-density filtering: the first two derivatives of the log probability of
-    the answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
-    """
+    """What an answer does: step and shrinkage of the difference, and the worker's new shares."""
+    # One step of assumed-density filtering: the first two derivatives of the log probability of the
+    # answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
     flat = smoothing(types**2 * variance + offset[1])
     slope = types * flat
     chance = np.clip(sigmoid(slope * difference + flat * offset[0]), _TINY, 1.0 - _TINY)

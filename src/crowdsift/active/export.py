@@ -255,11 +255,9 @@ def _added(
 
 
 def _prompt_beside_messages(coded: CodedVotes) -> str:
-    """The column of prompts as text beside conversations that hold them; "" for none.
-
-    TRL puts prompt and reply together, so a text cannot stand before a list of messages; where
-    there is no prompt it takes what the two conversations share.
-    """
+    """The column of prompts as text beside conversations that hold them; "" for none."""
+    # TRL puts prompt and reply together, so a text cannot stand before a list of messages; where
+    # there is no prompt it takes what the two conversations share.
     if not coded.by or coded.by != "prompt" or coded.by not in coded.table.written_names:
         return ""
     one = messages_of(coded.table.whole(coded.pair[0], 0))
@@ -320,10 +318,8 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
 
 
 def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadOptions]:
-    """Something to read the votes of a fit from, and how.
-
-    `texts`: whether whole texts of replies are needed, which a folder does not hold.
-    """
+    """Something to read the votes of a fit from, and how."""
+    # `texts`: whether whole texts of replies are needed, which a folder does not hold.
     votes = fit.votes
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
@@ -455,10 +451,8 @@ def _difference_sd(
 def _rough_variance(
     coded: CodedVotes, score: NDArray[np.float64], slope: float
 ) -> NDArray[np.float64]:
-    """Variances of scores from the information of their own votes, the others held fixed.
-
-    For methods that give no intervals in large components.
-    """
+    """Variances of scores from the information of their own votes, the others held fixed."""
+    # For methods that give no intervals in large components.
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
     p = sigmoid(slope * (score[first] - score[second]))
     weight = np.ones(len(first)) if coded.weight is None else coded.weight.astype(np.float64)
@@ -469,12 +463,10 @@ def _rough_variance(
 
 
 def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
-    """The reliability of a typical reliable worker, and what a vote of every worker is worth.
-
-    Typical is the median of those whose interval is above 0. A vote of a worker whose β
-    has a posterior carries the information (E β)²/4 about a close pair: near 0 for one who clicks
-    at random, and as much for one who reliably answers the opposite.
-    """
+    """The reliability of a typical reliable worker, and what a vote of every worker is worth."""
+    # Typical is the median of those whose interval is above 0. A vote of a worker whose β has a
+    # posterior carries the information (E β)²/4 about a close pair: near 0 for one who clicks at
+    # random, and as much for one who reliably answers the opposite.
     table = found.worker_table
     reliability = table["reliability"].astype(np.float64)
     if coded.worker is None or not np.isfinite(reliability).any():

@@ -36,12 +36,10 @@ class Content(NamedTuple):
 
 
 def read_items(path: str) -> list[Content]:
-    """Read the items of a study.
-
-    The file has a column item, and may have text, markdown, image (a file beside it) and prompt.
-    With prompts a row is the reply of an item to a prompt, and only replies to the same prompt are
-    compared. Without text, markdown and image judges see the name of the item.
-    """
+    """Read the items of a study."""
+    # The file has a column item, and may have text, markdown, image (a file beside it) and prompt.
+    # With prompts a row is the reply of an item to a prompt, and only replies to the same prompt
+    # are compared. Without text, markdown and image judges see the name of the item.
     with closing(open_source(path, called="items")) as table:
         item = resolve_column(table, "item", "the items")
         names = ("prompt", "text", "markdown", "image")

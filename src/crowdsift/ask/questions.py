@@ -84,10 +84,8 @@ class Chooser:
         self._answered[pair] = None
 
     def choose(self, judge: Judge, waiting: Iterable[tuple[int, int]] = ()) -> Question | None:
-        """Return the next question for a judge; None if this judge has seen every pair.
-
-        `waiting` holds the pairs of contents that the judge's page shows already.
-        """
+        """Return the next question for a judge; None if this judge has seen every pair."""
+        # `waiting` holds the pairs of contents that the judge's page shows already.
         settings = self._store.settings
         taken = set(waiting) if settings.get("repeat") else {*judge.seen, *waiting}
         gold = bool(self._store.gold) and self._random.random() < settings.get("gold_rate", 0.1)

@@ -101,11 +101,9 @@ def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
 def issue_links(
     store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False
 ) -> Links:
-    """Return the links of a study. A file beside it keeps them; the study has only their hashes.
-
-    With `workers` every judge has a link, and there is no open one. `renew` makes new links for
-    all; old ones then no longer work.
-    """
+    """Return the links of a study. A file beside it keeps them; the study has only their hashes."""
+    # With `workers` every judge has a link, and there is no open one. `renew` makes new links for
+    # all; old ones then no longer work.
     file = store.path.with_name(store.path.name + ".links.csv")
     kept: dict[str, str] = {}
     if file.exists() and not renew:

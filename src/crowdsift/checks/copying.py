@@ -155,11 +155,9 @@ def _repeated(cells: Cells, rho: Vector) -> Vector:
 
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
-    """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores.
-
-    A worker has an opinion of its own of every pair of items. The mean product of its residuals, in
-    [0, 1]; that of the median worker counts as 20 more pairs of votes.
-    """
+    """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores."""
+    # A worker has an opinion of its own of every pair of items. The mean product of its residuals,
+    # in [0, 1]; that of the median worker counts as 20 more pairs of votes.
     product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))
     voted = size > 0.0
     usual = float(np.median(product[voted] / size[voted])) if voted.any() else 0.0
@@ -167,11 +165,9 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
 
 
 def _often(cells: Cells) -> tuple[Codes, Codes]:
-    """Return pairs of cells on the same items, of workers who may share `_FEWEST` votes.
-
-    In a large crowd most pairs of workers share one vote. They are left out by sums over hash
-    codes of pairs of workers: a sum is at least what any pair with that code shares.
-    """
+    """Return pairs of cells on the same items, of workers who may share `_FEWEST` votes."""
+    # In a large crowd most pairs of workers share one vote. They are left out by sums over hash
+    # codes of pairs of workers: a sum is at least what any pair with that code shares.
     i, j = _pairs_within(cells.unit)
     code = (cells.worker[i] * _HASH + cells.worker[j]) % (2 * len(i) + 1)
     shared = np.bincount(code, cells.votes[i] * cells.votes[j])
@@ -180,12 +176,11 @@ def _often(cells: Cells) -> tuple[Codes, Codes]:
 
 
 def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) -> _Pairs:
-    """Describe pairs of cells i and j of two workers on the same items.
-
-    With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of
-    n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones.
-    An effect of variance v shared by both workers gives a product the mean v√(p(1-p)p'(1-p')).
-    """
+    """Describe pairs of cells i and j of two workers on the same items."""
+    # With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum
+    # of n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent
+    # ones. An effect of variance v shared by both workers gives a product the mean
+    # v√(p(1-p)p'(1-p')).
     n, m = cells.votes[i], cells.votes[j]
     a, b = (cells.wins[at] - 0.5 * cells.votes[at] for at in (i, j))
     (p, q), left = effects.without(i, j)
@@ -225,11 +220,9 @@ def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> 
 
 
 def _within(cells: Cells, effects: Effects | None) -> _Pairs:
-    """Describe pairs of votes of one worker on the same items.
-
-    Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
-    are half of the squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
-    """
+    """Describe pairs of votes of one worker on the same items."""
+    # Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
+    # are half of the squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
     several = np.flatnonzero(cells.votes > 1.0)
     n, p, worker = cells.votes[several], cells.p[several], cells.worker[several]
     wins, left = cells.wins[several], np.zeros(len(several))
@@ -270,11 +263,9 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
 def _by_others(
     cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]
 ) -> Alike:
-    """Return how much alike a group is, given the votes of workers outside it.
-
-    Where some copy each other, the others of the group are no witnesses. A stranger who agrees with
-    one copy agrees with all: so every member is compared with the rest as with one.
-    """
+    """Return how much alike a group is, given the votes of workers outside it."""
+    # Where some copy each other, the others of the group are no witnesses. A stranger who agrees
+    # with one copy agrees with all: so every member is compared with the rest as with one.
     outside = ~np.isin(cells.worker, group)
     effects = Effects(cells, _repeated(cells, rho), outside)
     inside = np.isin(shared.one, group) & np.isin(shared.two, group)
@@ -321,13 +312,11 @@ def _tested(
     pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector,
     known: tuple[float, float] | None = None,
 ) -> _Tested:  # fmt: skip
-    """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd.
-
-    What all pairs of workers have in common beyond the scores, such as pairs of items that are
-    easier than these say, is taken away: the median of their mean products, where it is above 0,
-    and a spread of their sums beyond that of chance, where they are enough to know it (or as
-    `known`).
-    """
+    """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd."""
+    # What all pairs of workers have in common beyond the scores, such as pairs of items that are
+    # easier than these say, is taken away: the median of their mean products, where it is above 0,
+    # and a spread of their sums beyond that of chance, where they are enough to know it (or as
+    # `known`).
     key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
     above = pairs.product - pairs.mean
@@ -454,12 +443,10 @@ def bound_of(cases: int) -> float:
 def alike_as_a_whole(
     one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
 ) -> list[list[int]]:
-    """Return groups of three or more workers who together are too much alike to be chance.
-
-    Under independence the sums of different pairs are uncorrelated, also where they have a worker
-    in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size.
-    Groups that come near it are looked at again by what those outside imply (`by_others`).
-    """
+    """Return groups of three or more workers who together are too much alike to be chance."""
+    # Under independence the sums of different pairs are uncorrelated, also where they have a worker
+    # in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size. Groups
+    # that come near it are looked at again by what those outside imply (`by_others`).
     if not len(alike):
         return []
     order = np.argsort(-alike, kind="stable")[:_LINKS]
@@ -508,10 +495,8 @@ def _grown(
 
 
 def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[int]:
-    """Return the group without members not clearly alike to the rest; empty below three.
-
-    Who has left is a witness of what others think.
-    """
+    """Return the group without members not clearly alike to the rest; empty below three."""
+    # Who has left is a witness of what others think.
     while len(members) > 2:
         own = by_others(members).own
         if own.min() > bound:
@@ -562,10 +547,8 @@ class Cells(NamedTuple):
 
 
 def cells_of(votes: Comparisons, p: Vector) -> Cells:
-    """Return the decided votes by pair of items and worker, in the order of pairs.
-
-    Votes beyond `MAX_VOTES` of a cell are scaled down to it, with the same share of wins.
-    """
+    """Return the decided votes by pair of items and worker, in the order of pairs."""
+    # Votes beyond `MAX_VOTES` of a cell are scaled down to it, with the same share of wins.
     decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
     first, second = votes.first[decided], votes.second[decided]
     y, q = (for_lower(first, second, x[decided]) for x in (votes.outcome, p))

@@ -76,11 +76,9 @@ def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
 
 
 def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
-    """The fields of a fit whose intervals take votes of one group as dependent.
-
-    In methods with workers the curvature is that with their slopes held fixed, and the method's
-    own intervals become wider by what the sandwich is wider than this curvature says.
-    """
+    """The fields of a fit whose intervals take votes of one group as dependent."""
+    # In methods with workers the curvature is that with their slopes held fixed, and the method's
+    # own intervals become wider by what the sandwich is wider than this curvature says.
     votes, posterior = fit.votes, fit.posterior
     if votes is None or posterior is None or posterior.sd is None:
         raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
@@ -123,12 +121,10 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
 
 
 def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
-    """A covariance about the means of components, represented by the pairs of its precision.
-
-    On a component of k items its inverse on differences, L, has rows that add up to 0: it is a
-    Laplacian, of weights that may be negative. Of fewer groups than items it has no inverse, and
-    what is below a millionth of the largest variance is set to that.
-    """
+    """A covariance about the means of components, represented by the pairs of its precision."""
+    # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a
+    # Laplacian, of weights that may be negative. Of fewer groups than items it has no inverse, and
+    # what is below a millionth of the largest variance is set to that.
     low: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     high, weight = list(low), [np.empty(0)]
     for each in np.unique(component):
@@ -208,12 +204,11 @@ class Drift(NamedTuple):
 
 
 def drift(fit: Fit, rows: VoteRows) -> Drift:
-    """Test whether slopes change with time, by efficient scores.
-
-    With τ from -1 (the first vote) to 1 (the last one) in the order of time, a worker votes with
-    probability σ((b + δτ)d). Without drift U = Σ(y-p)τd has mean 0 and, b being estimated too, the
-    variance ΣWτ²d² - (ΣWτd²)²/ΣWd², W = p(1-p); δ is U over this. For the crowd bτd stands for τd.
-    """
+    """Test whether slopes change with time, by efficient scores."""
+    # With τ from -1 (the first vote) to 1 (the last one) in the order of time, a worker votes with
+    # probability σ((b + δτ)d). Without drift U = Σ(y-p)τd has mean 0 and, b being estimated too,
+    # the variance ΣWτ²d² - (ΣWτd²)²/ΣWd², W = p(1-p); δ is U over this. For the crowd bτd stands
+    # for τd.
     votes = fit.votes
     if votes is None or rows.time is None:
         raise RequestError("drift needs the votes and a column of times")

@@ -128,11 +128,9 @@ def win_matrix(fit: Fit) -> Vector:
 
 
 def _of_distances(fit: Fit, at: Vector) -> Vector:
-    """Return P(first over second) by a worker of the crowd for sorted distances of scores.
-
-    The mean over the crowd is a smooth function of the distance, and expensive in a large crowd:
-    for many distances it is interpolated by Chebyshev polynomials if their coefficients decay.
-    """
+    """Return P(first over second) by a worker of the crowd for sorted distances of scores."""
+    # The mean over the crowd is a smooth function of the distance, and expensive in a large crowd:
+    # for many distances it is interpolated by Chebyshev polynomials if their coefficients decay.
     from numpy.polynomial import Chebyshev
 
     for degree in (16, 64, 256):
@@ -158,11 +156,9 @@ def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
 
 
 def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
-    """Draw errors from the joint posterior of a component.
-
-    With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the
-    mean. It has no inverse; 11ᵀ is added, and taken out of the draws by their mean.
-    """
+    """Draw errors from the joint posterior of a component."""
+    # With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the
+    # mean. It has no inverse; 11ᵀ is added, and taken out of the draws by their mean.
     k = len(rows)
     rng = np.random.Generator(np.random.PCG64(int(fit.summary.get("seed") or 0)))
     count = int(np.clip(_NUMBERS // k**2, _FEWEST, _MOST)) // 2
@@ -204,12 +200,10 @@ def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vecto
 
 
 def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
-    """Return the items that no other is clearly above: the best is among them at the level.
-
-    Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with
-    c_i the quantile of the largest such ratio if i were equal to all others in truth. So the item
-    that is truly the best leaves in at most 1 - level of the cases.
-    """
+    """Return the items that no other is clearly above: the best is among them at the level."""
+    # Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with
+    # c_i the quantile of the largest such ratio if i were equal to all others in truth. So the item
+    # that is truly the best leaves in at most 1 - level of the cases.
     k = len(score)
     shares = np.zeros(k, bool)
     # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
@@ -234,11 +228,9 @@ def _bonferroni(level: float, count: int) -> float:
 
 
 def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
-    """Return whether each item is above the next, all statements together at the level.
-
-    By the largest of all differences in standard deviations (Tukey), since it is the votes that
-    choose who the neighbours are.
-    """
+    """Return whether each item is above the next, all statements together at the level."""
+    # By the largest of all differences in standard deviations (Tukey), since it is the votes that
+    # choose who the neighbours are.
     k = len(score)
     above = np.zeros(k, bool)
     sd = np.array([errors.difference_sd(item)[item + 1] for item in range(k - 1)])

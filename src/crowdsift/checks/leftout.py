@@ -46,11 +46,9 @@ class Calibration:
 
     @property
     def gap(self) -> float:
-        """Mean distance of predicted and observed shares, beyond what chance makes of it.
-
-        A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every
-        probability is right.
-        """
+        """Mean distance of predicted and observed shares, beyond what chance makes of it."""
+        # A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every
+        # probability is right.
         chance = np.sqrt(2.0 * self.predicted * (1.0 - self.predicted) / (np.pi * self.votes))
         beyond = np.abs(self.observed - self.predicted) - chance
         return max(float((self.votes * beyond).sum() / self.votes.sum()), 0.0)
@@ -76,10 +74,8 @@ class Without:
 def calibrate(
     votes: Comparisons, model: Model, *, seed: int = 0, resources: Resources | None = None
 ) -> Calibration | str:
-    """Fit four fifths of the votes and compare predictions with the rest, or say why not.
-
-    The fit runs where `resources` say.
-    """
+    """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
+    # The fit runs where `resources` say.
     if (votes.features is not None and not model.takes_covariates) or votes.item_class is not None:
         return "The method's predictions also depend on features or classes of the votes."
     if votes.total_weight < PARTS * _FEWEST:
@@ -116,14 +112,12 @@ def calibrate(
 def predicted_probability(
     votes: Comparisons, model: Model, estimate: Estimate
 ) -> NDArray[np.float64]:
-    """The expected outcome of every vote, a tie being one half, averaged over what is not known.
-
-    With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
-    sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
-    where there are no ties; covariates of the vote and further dimensions add to z. Scores, side
-    biases and these, of variance v, count as arguments smaller by √(1 + πv/8), the average of the
-    logistic function.
-    """
+    """The expected outcome of every vote, a tie being one half, averaged over what is not known."""
+    # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
+    # sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
+    # where there are no ties; covariates of the vote and further dimensions add to z. Scores, side
+    # biases and these, of variance v, count as arguments smaller by √(1 + πv/8), the average of the
+    # logistic function.
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
@@ -165,10 +159,8 @@ def fit_without(
     mirror: bool = False,
     resources: Resources | None = None,
 ) -> Without | str:
-    """Fit again without the votes of flagged workers, or say why not.
-
-    `mirror`: whether the sign was settled by more than the votes: the refit is turned to agree.
-    """
+    """Fit again without the votes of flagged workers, or say why not."""
+    # `mirror`: whether the sign was settled by more than the votes: the refit is turned to agree.
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
     keep = np.repeat(~flagged, np.diff(votes.offsets))

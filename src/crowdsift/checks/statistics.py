@@ -243,11 +243,9 @@ def separation(fit: Fit) -> Separation | None:
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
-    """Mean correlation of scores from two random halves of the workers, stepped up.
-
-    Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be
-    fitted, or there are no workers to halve.
-    """
+    """Mean correlation of scores from two random halves of the workers, stepped up."""
+    # Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be
+    # fitted, or there are no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -365,11 +363,10 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
 
 
 def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector, Vector]:
-    """Return limits of mean squares whose standard deviation is `sd` where the model holds.
-
-    Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard deviation
-    sd/3 if the true mean square is μ. NaN stands for no limit, of few or very uneven votes.
-    """
+    """Return limits of mean squares whose standard deviation is `sd` where the model holds."""
+    # Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard
+    # deviation sd/3 if the true mean square is μ. NaN stands for no limit, of few or very uneven
+    # votes.
     z = half_width(level)
     middle, half = 1.0 - sd**2 / 9.0, z * sd / 3.0
     lower = np.where(half >= sd**2 / 9.0, value / np.maximum(middle + half, 1e-9) ** 3, np.nan)
@@ -512,10 +509,8 @@ def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
 
 
 def _majority(count: Vector, p: Vector) -> Vector:
-    """Return P(more than half of `count` votes), given that it is not half.
-
-    From `_NORMAL_FROM` votes on the count is normal, so that the cost does not grow with weights.
-    """
+    """Return P(more than half of `count` votes), given that it is not half."""
+    # From `_NORMAL_FROM` votes on the count is normal, so that the cost does not grow with weights.
     q = np.clip(p, 1e-12, 1.0 - 1e-12)
     result = normal_share((q - 0.5) * np.sqrt(count / (q * (1.0 - q))))
     for size in np.unique(count[count < _NORMAL_FROM]):

@@ -167,10 +167,8 @@ def _refuse_targets(
     votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str,
     *, decimal_comma: bool,
 ) -> None:  # fmt: skip
-    """Refuse tables of unknown kind, scale or database, and a review of hidden workers.
-
-    `decimal_comma` is asked for without the tables that it is for.
-    """
+    """Refuse tables of unknown kind, scale or database, and a review of hidden workers."""
+    # `decimal_comma` is asked for without the tables that it is for.
     from crowdsift.results.scales import require_scale
 
     require_scale(scale)

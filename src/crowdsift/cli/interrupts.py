@@ -29,13 +29,10 @@ class Interrupted(BaseException):
 
 @contextmanager
 def handle_signals(last: bool = False) -> Iterator[None]:
-    """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP meanwhile, so that drafts are removed.
-
-    SIGHUP stays ignored where it was, as under nohup.
-
-    `last`: the process ends with the block: a signal that comes later changes nothing, where the
-    handlers from before would end it with a status that says that the work was not done.
-    """
+    """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP meanwhile, so that drafts are removed."""
+    # SIGHUP stays ignored where it was, as under nohup. `last`: the process ends with the block: a
+    # signal that comes later changes nothing, where the handlers from before would end it with a
+    # status that says that the work was not done.
     _seen.clear()
     before = {
         number: signal.signal(number, _raise)

@@ -68,12 +68,11 @@ def read_for_fit(
     batch: bool = False,
     quiet: bool = False,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """Read votes as `read_shown` does, with what later steps need of their rows.
-
-    `group`, `time`: the columns that say which votes go together, and when each was given;
-    `engine`, `needs_rows`: a name and options; the engine reads the votes where it can, unless rows
-    are needed here; `batch`: whether all rows are kept, to be written back to Mechanical Turk.
-    """
+    """Read votes as `read_shown` does, with what later steps need of their rows."""
+    # `group`, `time`: the columns that say which votes go together, and when each was given;
+    # `engine`, `needs_rows`: a name and options; the engine reads the votes where it can, unless
+    # rows are needed here; `batch`: whether all rows are kept, to be written back to Mechanical
+    # Turk.
     from crowdsift.fitting.estimate import Resources
     from crowdsift.fitting.rows import read_rows, votes_for_fit
 

@@ -74,11 +74,9 @@ def print_text(text: str) -> None:
 
 @contextmanager
 def whole_writes() -> Iterator[None]:
-    """Make standard output write all that it is given, or raise an error.
-
-    Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system
-    does not take: the end of a long text on a full disk, or in a pipe that does not block.
-    """
+    """Make standard output write all that it is given, or raise an error."""
+    # Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system
+    # does not take: the end of a long text on a full disk, or in a pipe that does not block.
     before = sys.stdout
     try:
         raw = _WholeWrites(before.fileno())

@@ -71,10 +71,8 @@ def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
 def shared_pairs(
     parts: Sequence[Comparisons],
 ) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
-    """Of every shard its shared pairs and their places in the list of all; how long that is.
-
-    The first shard that compares a pair owns it.
-    """
+    """Of every shard its shared pairs and their places in the list of all; how long that is."""
+    # The first shard that compares a pair owns it.
     k = parts[0].n_items
     return shared_keys([[distinct_pairs(part, 0, k) for part in parts]], k)
 

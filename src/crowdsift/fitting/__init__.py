@@ -206,10 +206,8 @@ def _fitted(
     resources: Resources, level: float, seed: int, checkpoint: Any, progress: Progress | None,
     started: float, check_gold: bool,
 ) -> tuple[Fit, Estimate | None]:  # fmt: skip
-    """Estimate the model and make the record while the engine is open.
-
-    Where contexts are pooled, return the estimate of the common scores, too.
-    """
+    """Estimate the model and make the record while the engine is open."""
+    # Where contexts are pooled, return the estimate of the common scores, too.
     with open_votes(model, votes, resources, gold) as opened:
         opened = opened._replace(votes=gathered(votes, opened.engine, MOST_VOTES))
         saving: Any = nullcontext(progress)
@@ -235,12 +233,10 @@ def _with_overall(
     result: Fit, votes: Comparisons, gold: Gold | None, model: Model, resources: Resources,
     common: Estimate | None, progress: Progress | None,
 ) -> Fit:  # fmt: skip
-    """Return a fit by context with the ranking of the same votes over all contexts.
-
-    Where contexts are pooled it is that of their `common` scores, else another fit. There is none
-    where most items are in one context only, nor where items have features: what those say of
-    scores is learned by context.
-    """
+    """Return a fit by context with the ranking of the same votes over all contexts."""
+    # Where contexts are pooled it is that of their `common` scores, else another fit. There is none
+    # where most items are in one context only, nor where items have features: what those say of
+    # scores is learned by context.
     from crowdsift.votes.contexts import without_contexts
 
     found = None if votes.item_features is not None else without_contexts(votes)

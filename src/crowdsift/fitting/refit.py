@@ -48,11 +48,9 @@ def read_new(
     earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False,
     threads: int | None = None,
 ) -> Comparisons:  # fmt: skip
-    """Read further votes as those of the earlier fit were read; refuse what it cannot use.
-
-    `options`: options of reading that differ from those of the earlier votes; `again`: whether to
-    take rows once more that the earlier fit has already.
-    """
+    """Read further votes as those of the earlier fit were read; refuse what it cannot use."""
+    # `options`: options of reading that differ from those of the earlier votes; `again`: whether to
+    # take rows once more that the earlier fit has already.
     old = _required_votes(earlier)
     hiding = Hiding.of(old.reading.get("hide_workers"))
     if hiding is None and options.get("hide_workers"):
@@ -139,11 +137,9 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
 def refitter(
     earlier: Fit, gold: Any, threads: int | None, *, warm: bool
 ) -> Callable[[Comparisons], Fit]:
-    """Return a function that fits the method of a fit to other votes on the same engine.
-
-    `gold`, `threads`: pairs of known order for these fits, and how many threads they may use;
-    `warm`: whether they start from the fit, where the method can and most votes are the same.
-    """
+    """Return a function that fits the method of a fit to other votes on the same engine."""
+    # `gold`, `threads`: pairs of known order for these fits, and how many threads they may use;
+    # `warm`: whether they start from the fit, where the method can and most votes are the same.
     model, seed = model_of(earlier), int(earlier.summary["seed"])
 
     def refit(votes: Comparisons) -> Fit:
@@ -223,11 +219,9 @@ class Nearby:
         return open_votes(self._model, votes, self._resources, read_gold(self._gold, votes))
 
     def _sign_stays(self, votes: Comparisons) -> bool:
-        """Whether no removal of so little can turn which end is up.
-
-        With a margin of ½ three of four workers are on one side, and without the quarter that is
-        most against the rest would still be.
-        """
+        """Whether no removal of so little can turn which end is up."""
+        # With a margin of ½ three of four workers are on one side, and without the quarter that is
+        # most against the rest would still be.
         summary = self._earlier.summary
         workers = len(np.unique(votes.worker_codes())) if votes.has_workers else 0
         most = workers >= _KEPT * float(summary["workers"])
@@ -334,12 +328,10 @@ def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
 
 
 def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
-    """Return how many new rows are among the old ones, and how many would be by chance.
-
-    Two judges and a few models give the same row over and over. Among W votes, w of a row, two
-    are equal with probability about q = Σ w(w - 1)/W²; a further row is among them with
-    1 - exp(-qW).
-    """
+    """Return how many new rows are among the old ones, and how many would be by chance."""
+    # Two judges and a few models give the same row over and over. Among W votes, w of a row, two
+    # are equal with probability about q = Σ w(w - 1)/W²; a further row is among them with 1 -
+    # exp(-qW).
     weight = old.weight.astype(np.float64)
     total = max(float(weight.sum()), 1.0)
     equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / total**2

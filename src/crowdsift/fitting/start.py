@@ -52,10 +52,8 @@ def opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
 
 
 def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
-    """Return the gold of an earlier fit.
-
-    A fit that had gold and does not keep it is refused unless `gold` is given anew.
-    """
+    """Return the gold of an earlier fit."""
+    # A fit that had gold and does not keep it is refused unless `gold` is given anew.
     if earlier.gold is None and earlier.summary.get("gold_pairs") is not None and gold is None:
         raise RequestError(
             f"{earlier.folder or 'the earlier fit'}: it was fitted with gold, which is not kept "

@@ -54,10 +54,8 @@ def open_source(
     encoding: str = "utf-8",
     called: str = "",
 ) -> Source:
-    """Open a path, a database, a frame or arrays as a table; no rows are read yet.
-
-    Errors name the file; a frame has no name, and is `called` what it holds, else votes.
-    """
+    """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
+    # Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
         raise RequestError(
             "--worker-from-path (worker_from_path=) is for files: other votes have no path that "
@@ -439,12 +437,10 @@ class CovariateColumns(NamedTuple):
 
 
 def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
-    """Find the columns of a covariate: its own, one for each item, or an equality of two.
-
-    With the pair ("left", "right") a covariate `chars` is the column chars, or the columns
-    left_chars and right_chars; ``org=maker`` says where these are equal to the column maker, or to
-    the word where there is no such column.
-    """
+    """Find the columns of a covariate: its own, one for each item, or an equality of two."""
+    # With the pair ("left", "right") a covariate `chars` is the column chars, or the columns
+    # left_chars and right_chars; `org=maker` says where these are equal to the column maker, or to
+    # the word where there is no such column.
     whole = lookup(table, table.names, name)
     if whole is not None:
         return CovariateColumns(whole, None)
@@ -496,10 +492,8 @@ def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
 
 
 def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
-    """Return the covariates of style: log ratios of tokens, headers, lists and bold text.
-
-    Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
-    """
+    """Return the covariates of style: log ratios of tokens, headers, lists and bold text."""
+    # Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
     names = {
         "tokens": "sum_assistant_{}_tokens",
         "headers": "header_count_{}",

@@ -247,11 +247,9 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
 
 
 def require_driver(address: str) -> Any:
-    """Import the driver of a database, with signals left as they were.
-
-    The drivers import Polars where it is installed, which takes SIGINT over for the process and
-    keeps it from the handlers of Python. To be called in the main thread, before a query runs.
-    """
+    """Import the driver of a database, with signals left as they were."""
+    # The drivers import Polars where it is installed, which takes SIGINT over for the process and
+    # keeps it from the handlers of Python. To be called in the main thread, before a query runs.
     name = "postgresql" if kind_of_database(address) == "postgresql" else "sqlite"
     try:
         driver = import_module(f"adbc_driver_{name}.dbapi")
@@ -313,11 +311,9 @@ def require_table(address: Any, name: str) -> None:
 
 
 def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str]:
-    """Write Arrow tables as NAME_items and so on; returns what was written.
-
-    A table that is there and has these columns gets the new rows instead of the old ones; another
-    one is refused. Either all tables are written or none.
-    """
+    """Write Arrow tables as NAME_items and so on; returns what was written."""
+    # A table that is there and has these columns gets the new rows instead of the old ones; another
+    # one is refused. Either all tables are written or none.
     require_table(address, name)
     schema, _, base = name.rpartition(".")
     named = {f"{base}_{kind}": table for kind, table in tables.items()}

@@ -240,10 +240,8 @@ class FileSource(Source):
         return self._database.execute(query)
 
     def _fetch(self, expression: str, out: NDArray[Any]) -> NDArray[Any]:
-        """Fill an array, in the order of the rows, with an expression of the table.
-
-        A few million rows at a time, so that the result is never there twice.
-        """
+        """Fill an array, in the order of the rows, with an expression of the table."""
+        # A few million rows at a time, so that the result is never there twice.
         for start in range(0, len(out), _FETCH):
             found = self._query(
                 f"SELECT {self._place}::UINTEGER AS place, {expression} AS value FROM votes "
@@ -504,10 +502,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
-    """The table `labels` of the distinct entries of columns: label, how it is shown, code.
-
-    With `ordered` the codes follow the order of the labels as shown.
-    """
+    """The table `labels` of the distinct entries of columns: label, how it is shown, code."""
+    # With `ordered` the codes follow the order of the labels as shown.
     shown_as = "label"
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
         length = BEGINNING + len(MARK) + HASH

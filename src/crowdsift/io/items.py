@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 def read_item_values(
     source: Any, column: str = "score", *, numeric: bool = True
 ) -> tuple[NDArray[np.object_], NDArray[Any]]:
-    """Read the labels of items and a column that says something about each: truth, or a class.
-
-    `numeric`: whether it must hold finite numbers; otherwise it holds labels.
-    """
+    """Read the labels of items and a column that says something about each: truth, or a class."""
+    # `numeric`: whether it must hold finite numbers; otherwise it holds labels.
     with closing(open_source(source, called="items")) as table:
         item = resolve_column(table, "item", "the items")
         name = resolve_column(table, column, f"the values {column!r}")
@@ -58,14 +56,11 @@ def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.objec
 
 
 def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
-    """Find every item of the comparisons in another list of labels.
-
-    Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7"
-    of a CSV file. Text that stands for several labels matches none of them.
-
-    `labels`: distinct labels, for example those of `read_item_values`. Where the votes have
-    contexts: pairs (value, item), or items, which are then meant in every context.
-    """
+    """Find every item of the comparisons in another list of labels."""
+    # Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7" of
+    # a CSV file. Text that stands for several labels matches none of them. `labels`: distinct
+    # labels, for example those of `read_item_values`. Where the votes have contexts: pairs (value,
+    # item), or items, which are then meant in every context.
     wanted, labels = comparisons.items.tolist(), list(labels)
     if comparisons.by and not all(isinstance(label, tuple) for label in labels):
         wanted = [item for _, item in wanted]  # what is known of an item holds in every context
@@ -131,12 +126,10 @@ class Gold:
 
 
 def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
-    """Read gold pairs about the items of votes; a pair given twice counts once.
-
-    `source`: a file, a frame or arrays with the columns ``winner`` and ``loser``, as for
-    `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None; `votes`:
-    the votes that the gold is about; every item of the gold must be among theirs.
-    """
+    """Read gold pairs about the items of votes; a pair given twice counts once."""
+    # `source`: a file, a frame or arrays with the columns `winner` and `loser`, as for
+    # `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None; `votes`:
+    # the votes that the gold is about; every item of the gold must be among theirs.
     if isinstance(source, Gold):
         return source
     if isinstance(source, GoldLabels):
@@ -343,13 +336,11 @@ class PairQueries(NamedTuple):
 def read_pair_queries(
     source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = ""
 ) -> PairQueries:
-    """The pairs of a file, one per row, in the order of the file.
-
-    `source`: a file or frame with the columns first and second (or left and right, winner and
-    loser, chosen and rejected, model_a and model_b), optionally worker, and the context's; `items`,
-    `workers`: the labels of a fit. A label matches exactly or as text, and the text of a reply by
-    what it is cut to; others are kept as they are.
-    """
+    """The pairs of a file, one per row, in the order of the file."""
+    # `source`: a file or frame with the columns first and second (or left and right, winner and
+    # loser, chosen and rejected, model_a and model_b), optionally worker, and the context's;
+    # `items`, `workers`: the labels of a fit. A label matches exactly or as text, and the text of a
+    # reply by what it is cut to; others are kept as they are.
     with closing(open_source(source, called="pairs")) as table:
         pair = _pair(table)
         who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")
@@ -424,13 +415,11 @@ class ItemsTable(NamedTuple):
 def with_item_features(
     votes: Comparisons, items: Any = None, text: Any = None, missing: str = "error"
 ) -> Comparisons:
-    """The votes with features of their items.
-
-    `items`: a file or frame with the column item and columns of numbers, or one of lists
-    (embeddings); "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be
-    a matrix; or several of these in a list; `missing`: what to do about items without features:
-    "error", "mean" (they count as average) or "drop" (votes on them are left out).
-    """
+    """The votes with features of their items."""
+    # `items`: a file or frame with the column item and columns of numbers, or one of lists
+    # (embeddings); "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may
+    # be a matrix; or several of these in a list; `missing`: what to do about items without
+    # features: "error", "mean" (they count as average) or "drop" (votes on them are left out).
     if missing not in MISSING_CHOICES:
         choices = ", ".join(MISSING_CHOICES)
         raise RequestError(f"item_features_missing is one of {choices}, not {missing!r}")

@@ -158,11 +158,9 @@ def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
 
 
 def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
-    """Set aside every row with a fault, for `--skip-bad`.
-
-    The checks are those that otherwise refuse a table at its first bad row; what escaped here would
-    still be refused there.
-    """
+    """Set aside every row with a fault, for `--skip-bad`."""
+    # The checks are those that otherwise refuse a table at its first bad row; what escaped here
+    # would still be refused there.
     table, roles = selection.table, plan.roles
     if "outcome" in roles:
         bad = np.isnan(_outcomes(table, plan))
@@ -401,11 +399,9 @@ class Selection:
         self, path: str | os.PathLike[str], columns: Sequence[str],
         hidden: Mapping[str | None, Hiding],
     ) -> None:  # fmt: skip
-        """Write the rows set aside with their places and reasons.
-
-        The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated nothing
-        is then written but its place, since a label may stand in any of them.
-        """
+        """Write the rows set aside with their places and reasons."""
+        # The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated
+        # nothing is then written but its place, since a label may stand in any of them.
         with (
             replace_file(Path(path)) as temporary,
             temporary.open("w", encoding="utf-8", newline="") as out,
@@ -437,11 +433,9 @@ def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
 def meanings(
     labels: Sequence[Any], plan: Plan, values: Mapping[str, str], *, any_words: bool = True
 ) -> list[str | None]:
-    """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown.
-
-    What the user says goes before what the format says, and that before words for sides, which
-    are understood if `any_words`: if no answer is the label of an item.
-    """
+    """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown."""
+    # What the user says goes before what the format says, and that before words for sides, which
+    # are understood if `any_words`: if no answer is the label of an item.
     words = {"left": "left", "right": "right", "tie": "tie"}
     if any_words:
         words |= {answer: side for answer, (side, _) in GRADED.items()} | _side_words(labels)
@@ -476,11 +470,9 @@ def _answer(label: Any) -> str:
 
 
 def _side_words(labels: Sequence[Any]) -> dict[str, str]:
-    """Return the answers that differ in the word for a side alone, such as Image A and Image B.
-
-    1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read either
-    way and are left out.
-    """
+    """Return the answers that differ in the word for a side alone, such as Image A and Image B."""
+    # 1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read
+    # either way and are left out.
     answers = {_answer(label).casefold() for label in labels if not is_empty(label)}
     pairs = [pair for pair in side_columns(answers) if pair != ("0", "1") and "-1" not in pair]
     if len(pairs) != 1:
@@ -514,10 +506,8 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
 
 
 def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
-    """Return outcomes in [0, 1], NaN where a number is none or outside its range.
-
-    Of our own columns, 1 and 2 name the better item, and -1, 0 and 1 say how the first one did.
-    """
+    """Return outcomes in [0, 1], NaN where a number is none or outside its range."""
+    # Of our own columns, 1 and 2 name the better item, and -1, 0 and 1 say how the first one did.
     column, form = plan.roles["outcome"], plan.format
     if form.span is not None:  # numbers of tools, also as text
         labels, codes = table.encode(column)
@@ -631,12 +621,10 @@ class Repeats:
 def find_repeats(
     columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes | None]
 ) -> Repeats | None:
-    """Return the rows that repeat earlier ones beyond chance, or None.
-
-    `columns`: first item, second item and worker as codes, then what else makes a vote; `further`:
-    returns a hash of the columns of the source that are not of the votes, or None. Called only if
-    votes repeat.
-    """
+    """Return the rows that repeat earlier ones beyond chance, or None."""
+    # `columns`: first item, second item and worker as codes, then what else makes a vote;
+    # `further`: returns a hash of the columns of the source that are not of the votes, or None.
+    # Called only if votes repeat.
     first, second, worker = columns[:3]
     pair = _mixed(np.minimum(first, second), np.maximum(first, second))
     cell, vote = _mixed(worker, pair), _mixed(*columns)
@@ -687,11 +675,9 @@ def _again(keys: Hashes) -> tuple[int, int]:
 
 
 def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
-    """Return how often workers would judge a pair again by chance, if they drew pairs like all.
-
-    Two draws are the same pair with probability q = sum of squared shares, so that n draws of a
-    worker hold about q n (n - 1) / 2 repeated ones, and never more than n - 1.
-    """
+    """Return how often workers would judge a pair again by chance, if they drew pairs like all."""
+    # Two draws are the same pair with probability q = sum of squared shares, so that n draws of a
+    # worker hold about q n (n - 1) / 2 repeated ones, and never more than n - 1.
     votes = np.unique(pair[pair % np.uint64(step) == 0], return_counts=True)[1]
     equal = step * float(((votes / len(pair)) ** 2).sum())
     own = np.bincount(worker).astype(np.float64)
@@ -700,10 +686,8 @@ def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
 
 
 def _block(vote: Hashes, step: int) -> Repeats | None:
-    """Find blocks of rows that come again in the same order, by hashes of windows of rows.
-
-    A window of fewer different rows may come again by chance, as where a file is sorted.
-    """
+    """Find blocks of rows that come again in the same order, by hashes of windows of rows."""
+    # A window of fewer different rows may come again by chance, as where a file is sorted.
     count = len(vote) - _MIN_REPEATED + 1
     if count <= _MIN_REPEATED:
         return None
@@ -733,10 +717,8 @@ def _block(vote: Hashes, step: int) -> Repeats | None:
 
 
 def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown) -> tuple[str, ...]:
-    """Return a warning if text labels differ only in blanks or Unicode form.
-
-    `named` is how the warning names a label.
-    """
+    """Return a warning if text labels differ only in blanks or Unicode form."""
+    # `named` is how the warning names a label.
     texts = [label for label in labels if isinstance(label, str)]
     odd = [text for text in texts if not text.isascii() or text != " ".join(text.split())]
     if not odd:

@@ -132,14 +132,11 @@ def write_recorded(
     *,
     ours: Iterable[str] = (),
 ) -> None:
-    """Write files and the record that names them, all or none.
-
-    Files that only an earlier record named are removed.
-
-    `name`, `record`: the name and the content of the record; the list of files is added; `ours`:
-    names of files that such a folder may hold, which are removed too: a run that was killed just
-    before it removed them, and records of old formats, do not name them.
-    """
+    """Write files and the record that names them, all or none."""
+    # Files that only an earlier record named are removed. `name`, `record`: the name and the
+    # content of the record; the list of files is added; `ours`: names of files that such a folder
+    # may hold, which are removed too: a run that was killed just before it removed them, and
+    # records of old formats, do not name them.
     folder = Path(directory)
     for each in (name, *files):
         if os.path.lexists(folder / each) and not (folder / each).is_file():
@@ -290,10 +287,8 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _private_file() -> Iterator[Path]:
-    """Yield a file in memory where the system has these, else one in a temporary folder.
-
-    So a full TMPDIR does not keep a finished fit from being saved on another disk.
-    """
+    """Yield a file in memory where the system has these, else one in a temporary folder."""
+    # So a full TMPDIR does not keep a finished fit from being saved on another disk.
     handle = -1
     if sys.platform == "linux":
         with suppress(OSError):

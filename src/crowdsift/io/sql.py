@@ -115,13 +115,10 @@ class Database:
 
 
 def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
-    """Run `work` beside the main thread, so that a signal ends it at once.
-
-    Drivers of databases block in C, where a signal handler of Python does not run. The work runs
-    in a daemon thread: one that a silent server never answers does not keep the process alive.
-
-    `work`: gets a list, to which it appends functions that cancel what it runs.
-    """
+    """Run `work` beside the main thread, so that a signal ends it at once."""
+    # Drivers of databases block in C, where a signal handler of Python does not run. The work runs
+    # in a daemon thread: one that a silent server never answers does not keep the process alive.
+    # `work`: gets a list, to which it appends functions that cancel what it runs.
     cancels: list[Callable[[], Any]] = []
     if threading.current_thread() is not threading.main_thread():
         work(cancels)
@@ -241,10 +238,8 @@ def wrong_condition(condition: str, reason: str) -> RequestError:
 def numeric_columns(
     execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str
 ) -> set[str]:
-    """The columns of text that a condition compares with numbers, and that hold numbers.
-
-    `condition`: the condition. Where SQL takes it with text, no column is a number.
-    """
+    """The columns of text that a condition compares with numbers, and that hold numbers."""
+    # `condition`: the condition. Where SQL takes it with text, no column is a number.
     import duckdb
 
     given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]

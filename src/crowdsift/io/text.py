@@ -77,10 +77,8 @@ def copy_stream(path: str, out: IO[bytes], source: str) -> None:
 
 
 def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
-    """Say what a file is, 'csv', 'json' or 'parquet', and whether it is gzipped.
-
-    The content decides; the file's name only between CSV and JSON.
-    """
+    """Say what a file is, 'csv', 'json' or 'parquet', and whether it is gzipped."""
+    # The content decides; the file's name only between CSV and JSON.
     with opened(path, False, source) as stream:
         head = stream.read(4)
     if head == b"PAR1":
@@ -107,12 +105,10 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 
 
 def guess_encoding(path: str, zipped: bool, source: str) -> tuple[str, str]:
-    """Return the encoding of a text file, "utf-8" or "cp1252", and letters that it decodes.
-
-    Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western
-    languages, and none of the text is valid UTF-8 beyond ASCII. Other files are left to be read as
-    UTF-8, which fails with the place of the first fault.
-    """
+    """Return the encoding of a text file, "utf-8" or "cp1252", and letters that it decodes."""
+    # Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western
+    # languages, and none of the text is valid UTF-8 beyond ASCII. Other files are left to be read
+    # as UTF-8, which fails with the place of the first fault.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with opened(path, zipped, source) as stream:
@@ -259,10 +255,8 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
 
 
 def _bare_quotes(lines: Iterable[str], delimiter: str) -> Iterator[str]:
-    """Yield the lines without the blanks around quoted fields, which DuckDB ignores as well.
-
-    The csv module takes them, and the quotes, for a part of the field.
-    """
+    """Yield the lines without the blanks around quoted fields, which DuckDB ignores as well."""
+    # The csv module takes them, and the quotes, for a part of the field.
     mark = re.escape(delimiter)
     opening, first = re.compile(rf"(?<={mark}) +$"), re.compile(rf"(^|(?<={mark})) +$")
     closing = re.compile(rf"^ +(?={mark}|\r?\n?$)")
@@ -297,13 +291,10 @@ def _long_fields() -> Iterator[None]:
 def repair(
     path: str, zipped: bool, header: Header, source: str, target: str, *, skip_bad: bool = False
 ) -> tuple[int, dict[int, str]]:
-    """Copy a delimited file that DuckDB refused, or raise the error of its first bad row.
-
-    What is refused without being wrong, such as lines that end now in LF and now in CRLF, is
-    written again in one form. Slow, and run only after a refusal.
-
-    `skip_bad`: whether a row that is no record is written without content instead, and reported.
-    """
+    """Copy a delimited file that DuckDB refused, or raise the error of its first bad row."""
+    # What is refused without being wrong, such as lines that end now in LF and now in CRLF, is
+    # written again in one form. Slow, and run only after a refusal. `skip_bad`: whether a row that
+    # is no record is written without content instead, and reported.
     broken: dict[int, str] = {}
     rows = 0
     with (
@@ -431,12 +422,9 @@ def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
 
 
 def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
-    r"""Count the lines that are not blank, the header among them; refuse zero bytes.
-
-    Line breaks in quotes are not counted.
-
-    `quotes`: whether a line break between double quotes belongs to a field, as in CSV.
-    """
+    r"""Count the lines that are not blank, the header among them; refuse zero bytes."""
+    # Line breaks in quotes are not counted. `quotes`: whether a line break between double quotes
+    # belongs to a field, as in CSV.
     counter = _Counter(quotes)
     with opened(path, zipped, source) as stream:
         while chunk := stream.read(_CHUNK):

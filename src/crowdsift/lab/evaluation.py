@@ -135,10 +135,8 @@ def evaluate(
 def chosen_models(
     methods: str | Sequence[str | Model], dimensions: int | str | None = None
 ) -> list[Model]:
-    """The models that are meant by "all", by names separated by commas, or by a sequence.
-
-    `dimensions` is for sift among them.
-    """
+    """The models that are meant by "all", by names separated by commas, or by a sequence."""
+    # `dimensions` is for sift among them.
     if isinstance(methods, str):
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
     if not isinstance(methods, Sequence) or not methods:
@@ -225,12 +223,10 @@ def cross_validate(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Leave votes out, fit the others, and compare predictions with what was voted.
-
-    `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are
-    then new to the fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`,
-    `seed`: as in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
-    """
+    """Leave votes out, fit the others, and compare predictions with what was voted."""
+    # `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are
+    # then new to the fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`,
+    # `seed`: as in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
     records = []
     for scheme in schemes:
         try:

@@ -87,11 +87,9 @@ class Simulation:
         return _labels("w", len(self.reliability))
 
     def comparisons(self) -> Comparisons:
-        """Return the votes, ready to fit, with known sides.
-
-        Items and workers that have no vote keep their codes, so that estimates align with the
-        truth.
-        """
+        """Return the votes, ready to fit, with known sides."""
+        # Items and workers that have no vote keep their codes, so that estimates align with the
+        # truth.
         return Comparisons.from_codes(
             self.first,
             self.second,
@@ -104,14 +102,11 @@ class Simulation:
         )
 
     def write(self, directory: str | os.PathLike[str]) -> None:
-        """Write votes.csv, items.csv and workers.csv, all of them or none.
-
-        The columns are ``left,right,winner,worker`` with winner left or right, ``item,score``
-        and further item parameters, and ``worker,reliability`` and further worker parameters.
-        Numbers are written so that they read back exactly.
-
-        `directory`: the folder, made if it does not exist. Files of these names are replaced.
-        """
+        """Write votes.csv, items.csv and workers.csv, all of them or none."""
+        # The columns are `left,right,winner,worker` with winner left or right, `item,score` and
+        # further item parameters, and `worker,reliability` and further worker parameters. Numbers
+        # are written so that they read back exactly. `directory`: the folder, made if it does not
+        # exist. Files of these names are replaced.
         files = {
             "votes.csv": self._vote_lines(),
             "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
@@ -268,11 +263,9 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 def _scaled_loads(
     rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int
 ) -> NDArray[np.int64]:
-    """Draw numbers of comparisons proportional to the loads.
-
-    Every worker gets the whole part of the share due, which leaves nobody out when loads grow;
-    what remains goes to workers drawn by their fractional parts.
-    """
+    """Draw numbers of comparisons proportional to the loads."""
+    # Every worker gets the whole part of the share due, which leaves nobody out when loads grow;
+    # what remains goes to workers drawn by their fractional parts.
     given = np.asarray(loads)
     if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():
         raise RequestError("loads must be numbers of comparisons, one a worker, not all 0")

@@ -109,10 +109,8 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
 
 
 def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
-    """Write votes with sides as left,right,winner,worker: one row per vote.
-
-    Votes of fractional weight are written once, with a further column weight.
-    """
+    """Write votes with sides as left,right,winner,worker: one row per vote."""
+    # Votes of fractional weight are written once, with a further column weight.
     import csv
     from pathlib import Path
 

@@ -128,10 +128,8 @@ class BoraMAP(BoltzmannModel):
     def _mode(
         self, engine: Engine, progress: Progress | None, start: tuple[Vector, Vector] | None
     ) -> tuple[Vector, Profile, Estimate]:
-        """Find the mode; where its workers oppose its sign, look for one of the other sign, too.
-
-        The prior of reliabilities is not symmetric, so the mirror image of a mode is no mode.
-        """
+        """Find the mode; where its workers oppose its sign, look for one of the other sign, too."""
+        # The prior of reliabilities is not symmetric, so the mirror image of a mode is no mode.
         found: list[tuple[Vector, Profile, Estimate]] = []
         while not found or (len(found) == 1 and _log_odds(found[0][2]) < 0.0):
             if found:
@@ -174,11 +172,9 @@ class BoraMAP(BoltzmannModel):
         ), size
 
     def _sign(self, engine: Engine, at: Profile, size: float) -> SignSupport | None:
-        """Count the workers for and against the sign.
-
-        The prior N(μ, σ²) takes every worker as honest before its first vote. For this question it
-        is replaced by N(0, μ² + σ²), which is as wide about 0 and favours no sign.
-        """
+        """Count the workers for and against the sign."""
+        # The prior N(μ, σ²) takes every worker as honest before its first vote. For this question
+        # it is replaced by N(0, μ² + σ²), which is as wide about 0 and favours no sign.
         mean, precision = self.reliability_mean, self.reliability_sd**-2
         votes = np.maximum(at.curvature - precision, 0.0)
         total = votes + 1.0 / (mean**2 + self.reliability_sd**2)

@@ -125,12 +125,10 @@ class ComponentCovariance:
         two: NDArray[np.int64],
         weight: Vector,
     ) -> Block:
-        """The roots of components of one size; those that are improper count as not exact.
-
-        On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
-        differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is
-        tiny.
-        """
+        """The roots of components of one size; those that are improper count as not exact."""
+        # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
+        # differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is
+        # tiny.
         n, k = items.shape
         one, two = np.maximum(one, two), np.minimum(one, two)  # only the lower triangle is read
         summed = np.bincount((row * k + one) * k + two, weight, n * k * k)
@@ -165,10 +163,8 @@ class ComponentCovariance:
 
     @cached_property
     def covariances(self) -> tuple[Vector, ...]:
-        """Of every block the covariances of its components, k x k each.
-
-        With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
-        """
+        """Of every block the covariances of its components, k x k each."""
+        # With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
         found = tuple(_inverses(block.root) for block in self.blocks)
         for block, covariance in zip(self.blocks, found, strict=True):
             covariance -= self._level / block.size

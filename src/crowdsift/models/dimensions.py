@@ -106,10 +106,8 @@ class DimensionEstimate:
         first: NDArray[np.integer] | int,
         second: NDArray[np.integer] | int,
     ) -> tuple[Vector, Vector]:
-        """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0.
-
-        Errors of positions are as independent as the mean of their component allows.
-        """
+        """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0."""
+        # Errors of positions are as independent as the mean of their component allows.
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]
         d = self.positions[first, 1:] - self.positions[second, 1:]
         size = np.maximum(self.component_size[first], 2)

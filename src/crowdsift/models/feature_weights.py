@@ -44,11 +44,9 @@ class FeatureEstimate:
         return float(1.0 - self.shares.sum())
 
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
-        """Means and standard deviations of scores, about the mean of the fitted items.
-
-        For standardised features, a matrix per block. The level of the fitted items is independent
-        of the weights and has the variance s/K.
-        """
+        """Means and standard deviations of scores, about the mean of the fitted items."""
+        # For standardised features, a matrix per block. The level of the fitted items is
+        # independent of the weights and has the variance s/K.
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]
         rows = np.concatenate(parts, axis=1)
         variance = self.weights.variance(rows) + self.own * (1.0 + 1.0 / self.n_items)

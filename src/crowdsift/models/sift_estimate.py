@@ -84,11 +84,9 @@ def run_estimate(
     *,
     keep_sites: bool,
 ) -> Estimate:
-    """The estimate at the end of a run, in units of `size`, of the sign that the run has.
-
-    `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later
-    run can start from them.
-    """
+    """The estimate at the end of a run, in units of `size`, of the sign that the run has."""
+    # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later
+    # run can start from them.
     types, typical = run.prior.types, typical_reliability(run.prior)
     contexts = run.sites if isinstance(run.sites, ContextSites) else None
     classes = classes_of(run, engine, typical)
@@ -262,11 +260,9 @@ def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
 def _centred(
     blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
 ) -> tuple[Vector, ScorePrecision]:
-    """Standard deviations of scores about the means of components, and their precision.
-
-    The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to 0:
-    it is the Laplacian of weights over pairs, which is how covariances are kept.
-    """
+    """Standard deviations of scores about the means of components, and their precision."""
+    # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to
+    # 0: it is the Laplacian of weights over pairs, which is how covariances are kept.
     sd, pairs = np.zeros(len(component)), []
     for own, covariance in blocks:
         n = len(own)
@@ -343,11 +339,9 @@ def _coefficients(
     n_items: int,
     typical: float,
 ) -> CovariateEstimate:
-    """Posterior means and covariances of the coefficients, in the units of the covariates.
-
-    Given the scores; what scores and the mean coefficients g leave open, and all workers share,
-    comes on top. `chosen` are the types at the points of every worker's posterior.
-    """
+    """Posterior means and covariances of the coefficients, in the units of the covariates."""
+    # Given the scores; what scores and the mean coefficients g leave open, and all workers share,
+    # comes on top. `chosen` are the types at the points of every worker's posterior.
     sites, scale, n_regular = run.sites, design.scale, _n_regular(run, posterior)
     assert isinstance(sites, CovariateSites)
     assert sites.laplace is not None
@@ -403,10 +397,8 @@ def _points(
 
 
 def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:
-    """Log-probability of every vote, averaged over the posteriors of its worker and its items.
-
-    A soft outcome is a share of a win and of a loss.
-    """
+    """Log-probability of every vote, averaged over the posteriors of its worker and its items."""
+    # A soft outcome is a share of a win and of a loss.
     points, found = estimate.points, estimate.covariates
     assert points is not None
     assert found is not None

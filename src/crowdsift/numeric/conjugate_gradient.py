@@ -31,12 +31,10 @@ def conjugate_gradient(
     correct: Callable[[Vector, Vector], None] | None = None,
     most: int = 10_000,
 ) -> Step:
-    """Solve (A + shift I) x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
-
-    Where A has negative curvature, or the path leaves the region, the step ends at the boundary
-    (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over
-    diag, what directions lack along which A is much less than its diagonal.
-    """
+    """Solve (A + shift I) x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius."""
+    # Where A has negative curvature, or the path leaves the region, the step ends at the boundary
+    # (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v
+    # over diag, what directions lack along which A is much less than its diagonal.
     x, residual = np.zeros_like(rhs), rhs.copy()
     # Vectors are long: none is made anew.
     scaled, scratch, shifted = np.empty_like(rhs), np.empty_like(rhs), np.empty_like(rhs)
@@ -106,11 +104,9 @@ def solve(
     tolerance: float,
     most: int,
 ) -> tuple[Vector, int, float, bool]:
-    """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0.
-
-    Returns x, the number of steps, the relative residual, and whether it is small enough. Stops
-    where A is not positive along a direction.
-    """
+    """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0."""
+    # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops
+    # where A is not positive along a direction.
     size = float(np.linalg.norm(rhs))
     if size == 0.0:
         return np.zeros_like(rhs), 0, 0.0, True

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid, each shared by its two neighbours linearly.
-
-    The last axis of the masses is that of the points.
-    """
+    """Masses at points as masses on the grid, each shared by its two neighbours linearly."""
+    # The last axis of the masses is that of the points.
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
     shares, rows = np.zeros((len(points), len(grid))), np.arange(len(points))
@@ -44,11 +42,9 @@ def half_width(level: float = LEVEL) -> float:
 
 
 def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
-    """Limits of intervals of this level from quantiles of equal probability, one row each.
-
-    Between quantiles the distribution is interpolated over normal scores, beyond the outermost
-    ones extrapolated.
-    """
+    """Limits of intervals of this level from quantiles of equal probability, one row each."""
+    # Between quantiles the distribution is interpolated over normal scores, beyond the outermost
+    # ones extrapolated.
     unit = _unit_quantiles(quantiles.shape[1])
 
     def at(z: float) -> Vector:

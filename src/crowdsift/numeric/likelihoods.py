@@ -43,11 +43,9 @@ def log_sigmoid(x: Array) -> Array:
 
 
 def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    """Return log Z of an outcome, its derivative e in z, and f = e² + (log Z)''.
-
-    Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and
-    Kupper 1967).
-    """
+    """Return log Z of an outcome, its derivative e in z, and f = e² + (log Z)''."""
+    # Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and
+    # Kupper 1967).
     p1, p2 = sigmoid(z - width), sigmoid(-z - width)
     log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
     with np.errstate(divide="ignore"):

@@ -201,14 +201,12 @@ class _Layout:
         return self.right / self.truth_pairs if self.truth_pairs else math.nan
 
     def weighted_accuracy(self) -> float:
-        """Sum over the gaps in truth: a pair weighs all the gaps between its two places.
-
-        The right pairs that span the gap after place k are the sum over the places j > k of
-        ``risen_j - falling_j``, where ``risen_j`` counts the lower ranks before j and
-        ``falling_j`` the higher ranks after it. Because the ranks are a permutation, this
-        difference is ``j + rank_j - (K - 1)``: no inversions need be counted. Every term is
-        nonnegative, so nothing cancels, and a perfect order gives exactly 1.
-        """
+        """Sum over the gaps in truth: a pair weighs all the gaps between its two places."""
+        # The right pairs that span the gap after place k are the sum over the places j > k of
+        # `risen_j - falling_j`, where `risen_j` counts the lower ranks before j and `falling_j` the
+        # higher ranks after it. Because the ranks are a permutation, this difference is `j + rank_j
+        # - (K - 1)`: no inversions need be counted. Every term is nonnegative, so nothing cancels,
+        # and a perfect order gives exactly 1.
         if not self.truth_pairs:
             return math.nan
         place = np.arange(len(self.ranks))
@@ -225,12 +223,10 @@ class _Layout:
 
 
 def _rising_pairs(ranks: NDArray[np.int64]) -> int:
-    """Count the places i < j of a permutation with ``ranks[i] < ranks[j]``.
-
-    Two ranks differ first in one bit. So for every bit from the highest, with the ranks that
-    agree in all higher bits side by side in their order: count how often a rank with the bit
-    unset stands before one with the bit set, and move the former before the latter.
-    """
+    """Count the places i < j of a permutation with ``ranks[i] < ranks[j]``."""
+    # Two ranks differ first in one bit. So for every bit from the highest, with the ranks that
+    # agree in all higher bits side by side in their order: count how often a rank with the bit
+    # unset stands before one with the bit set, and move the former before the latter.
     # Filled up to a power of two every block is full; a filler rises from all that is before it.
     size = 1 << max(len(ranks) - 1, 0).bit_length()
     fillers = np.arange(len(ranks), size)

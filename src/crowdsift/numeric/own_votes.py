@@ -88,10 +88,8 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
 
 
 def few_points(values: Values, count: int) -> tuple[Values, Values]:
-    """Points and weights of Gauss for distributions given by points of equal probability.
-
-    One row a distribution. As many moments as 2·count points can have are kept.
-    """
+    """Points and weights of Gauss for distributions given by points of equal probability."""
+    # One row a distribution. As many moments as 2·count points can have are kept.
     rows, n = values.shape
     if n <= count:
         return values, np.full(values.shape, 1.0 / n)
@@ -146,10 +144,9 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
 
 
 def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
-    """Nodes and weights of Gauss and Legendre below and above 0, a row per pair.
-
-    Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
-    """
+    """Nodes and weights of Gauss and Legendre below and above 0, a row per pair."""
+    # Where all that counts is on one side, the next standard deviation beyond 0 stands for the
+    # other.
     nodes, weights = _GAUSS
     low, high = mean - _REACH * sd, mean + _REACH * sd
     ends = (
@@ -177,10 +174,8 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
 
 
 def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
-    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote.
-
-    The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
-    """
+    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote."""
+    # The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
     pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
     spread = votes.reliability**2 * known.own_variance[:, None]
     log_z = _log_outcome(known.own_mean[:, None, None], votes, spread)[:, 0, :]

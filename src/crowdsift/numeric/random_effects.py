@@ -49,10 +49,8 @@ class RandomEffects(NamedTuple):
 
     @staticmethod
     def of_messages(nu: Vector, tau: Vector, weight: Vector, start: float) -> RandomEffects:
-        """The maximum of the evidence that is uphill from the variance `start`.
-
-        Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
-        """
+        """The maximum of the evidence that is uphill from the variance `start`."""
+        # Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
         variance = best_variance(lambda x: slope_at(nu, tau, weight, x), start)
@@ -61,10 +59,8 @@ class RandomEffects(NamedTuple):
 
 
 def best_variance(slope: Callable[[float], float], start: float) -> float:
-    """The maximum over variances that is uphill from the start; `slope` is the derivative.
-
-    0 where it is downhill all the way from there to `MIN_VARIANCE`.
-    """
+    """The maximum over variances that is uphill from the start; `slope` is the derivative."""
+    # 0 where it is downhill all the way from there to `MIN_VARIANCE`.
 
     def fall(log: float) -> float:
         return -slope(math.exp(log))

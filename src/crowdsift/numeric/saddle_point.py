@@ -24,11 +24,9 @@ _FAR = 200.0  # of t
 
 
 def saddle_point(value: Vector, chance: Vector, x: float) -> float:
-    """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it.
-
-    `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are
-    fewer.
-    """
+    """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it."""
+    # `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are
+    # fewer.
     return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
 
 

@@ -27,10 +27,8 @@ _STEPS = 50
 
 
 def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
-    """The most probable scores, given the true β of every worker and the variance of the scores.
-
-    Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
-    """
+    """The most probable scores, given the true β of every worker and the variance of the scores."""
+    # Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
     count = len(drawn.scores)
     first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)
     slope = drawn.reliability[drawn.worker]

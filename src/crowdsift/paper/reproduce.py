@@ -31,12 +31,10 @@ def reproduce(
     redo: Collection[str] = (),
     progress: Progress | None = None,
 ) -> list[str]:
-    """Run what is not finished of an experiment, then write its tables, figures and page.
-
-    `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped;
-    `redo`: methods whose results are dropped and made again; "all" starts the folder anew, also
-    where it is of another version or of other options.
-    """
+    """Run what is not finished of an experiment, then write its tables, figures and page."""
+    # `out`: the folder. It keeps every finished setting; the same call goes on where it was
+    # stopped; `redo`: methods whose results are dropped and made again; "all" starts the folder
+    # anew, also where it is of another version or of other options.
     chosen = experiment(name, options or Options())
     for method in redo:
         if method != "all" and method not in MODELS:

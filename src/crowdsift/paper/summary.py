@@ -107,10 +107,8 @@ def mean_rows(
     names: Sequence[str],
     published: Callable[[Key, str, str], tuple[float, float] | None],
 ) -> list[dict[str, Any]]:
-    """One row per setting and method: means, deviations, and the published figure beside.
-
-    `published` gives the mean and the standard deviation (or NaN) of a metric.
-    """
+    """One row per setting and method: means, deviations, and the published figure beside."""
+    # `published` gives the mean and the standard deviation (or NaN) of a metric.
     rows = []
     for key, methods in found.items():
         for method, cell in methods.items():

@@ -68,10 +68,8 @@ def make_report(
     path: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Make the report of a fit; see `Fit.report`.
-
-    `progress` is called with the name of every stage as it begins, see `STAGES`.
-    """
+    """Make the report of a fit; see `Fit.report`."""
+    # `progress` is called with the name of every stage as it begins, see `STAGES`.
     from crowdsift.report.facts import gather
     from crowdsift.report.page import render
 

@@ -166,10 +166,8 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
 
 
 def refit_model(fit: Fit) -> Model:
-    """Return the model of a fit without the worker types that it tried and did not keep.
-
-    They cost many times the rest, and are not found in a part of the votes if not in all.
-    """
+    """Return the model of a fit without the worker types that it tried and did not keep."""
+    # They cost many times the rest, and are not found in a part of the votes if not in all.
     model: Any = model_of(fit)
     changes = {}
     if getattr(model, "sides", False) and not _has_sides(fit):

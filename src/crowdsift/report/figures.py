@@ -222,10 +222,8 @@ def map_chart(fit: Fit) -> Chart | None:
 
 
 def workers_chart(fit: Fit, population: Population) -> Chart | None:
-    """Return reliability against votes by verdict, the crowd's distribution behind it.
-
-    None where the method estimates no reliabilities.
-    """
+    """Return reliability against votes by verdict, the crowd's distribution behind it."""
+    # None where the method estimates no reliabilities.
     reliability = fit.worker_table["reliability"].astype(np.float64)
     known = np.isfinite(reliability)
     if not known.any():
@@ -568,10 +566,8 @@ class Drawing:
             self._parts.append(f'<path d="{joined}" class="{kind}"/>')
 
     def dots(self, xs: list[float], ys: list[float], kind: str) -> None:
-        """Add many dots as one shape: strokes of no length with round ends.
-
-        Of very many only one in two by two points is drawn, so that the picture stays small.
-        """
+        """Add many dots as one shape: strokes of no length with round ends."""
+        # Of very many only one in two by two points is drawn, so that the picture stays small.
         at = np.array([xs, ys])
         if len(xs) > _MANY_DOTS:
             at = np.unique(2.0 * np.round(at / 2.0), axis=1)

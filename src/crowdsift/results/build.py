@@ -298,10 +298,8 @@ def _reliability_limits(
 
 
 def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector]:
-    """Return the share of the left item among each worker's decided votes, and their number.
-
-    Shares are NaN where sides are unknown; without votes the numbers are 0.
-    """
+    """Return the share of the left item among each worker's decided votes, and their number."""
+    # Shares are NaN where sides are unknown; without votes the numbers are 0.
     left, decided = np.zeros(workers), np.zeros(workers)
     share = np.full(workers, np.nan)
     if votes is None or votes.elsewhere is not None or not votes.has_workers:

@@ -65,10 +65,8 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
 
 
 def weight_table(found: FeatureEstimate, level: float) -> Table:
-    """The weights of features with limits: the score is Σ weight·(x - mean)/scale.
-
-    Without those of n-grams, which mean nothing one by one.
-    """
+    """The weights of features with limits: the score is Σ weight·(x - mean)/scale."""
+    # Without those of n-grams, which mean nothing one by one.
     weight, sd = found.head()
     half = half_width(level) * sd
     groups = found.features.blocks

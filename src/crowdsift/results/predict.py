@@ -223,10 +223,8 @@ def probabilities(
     fit: Fit, difference: NDArray[np.float64], first: Codes | None = None,
     second: Codes | None = None,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """P(first over second) by a worker of the crowd, for differences of scores.
-
-    In several dimensions the codes of the items are needed, too.
-    """
+    """P(first over second) by a worker of the crowd, for differences of scores."""
+    # In several dimensions the codes of the items are needed, too.
     nobody = np.full(len(difference), -1, np.int64)
     query = Question(difference, nobody, False, first, second)
     win, _, loss = outcomes(fit, query, decided=True)
@@ -234,10 +232,8 @@ def probabilities(
 
 
 def vote_probability(fit: Fit, votes: Comparisons) -> Values:
-    """Return P(first preferred) of every vote by the estimate of its worker, in all dimensions.
-
-    NaN where an item has no votes in the fit, or the method estimates no reliabilities.
-    """
+    """Return P(first preferred) of every vote by the estimate of its worker, in all dimensions."""
+    # NaN where an item has no votes in the fit, or the method estimates no reliabilities.
     table, padded = fit.item_table, np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(table["comparisons"] > 0, False)
     row, own = positions(votes.items, fit.labels, missing=-1), np.full(len(votes), np.nan)
@@ -270,11 +266,9 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
 
 
 def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
-    """Points of every worker's posterior, one row each; its tie parameter for the width.
-
-    Where workers differ by context, rows of workers in contexts follow.
-    Without a posterior the table's estimates stand alone, a side bias with its variance.
-    """
+    """Points of every worker's posterior, one row each; its tie parameter for the width."""
+    # Where workers differ by context, rows of workers in contexts follow. Without a posterior the
+    # table's estimates stand alone, a side bias with its variance.
     table, known = fit.worker_table, fit.posterior
     height = max(table.height, 1)  # without workers: one who is nobody
 
@@ -383,10 +377,8 @@ def better(fit: Fit, code: Codes, query: Pairs) -> Values:
 
 
 def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
-    """Which of the compared pairs every pair is (-1: none), and their votes.
-
-    The first item of a compared pair is that of the smaller code.
-    """
+    """Which of the compared pairs every pair is (-1: none), and their votes."""
+    # The first item of a compared pair is that of the smaller code.
     votes, sites = fit.votes, fit.sites
     if votes is None or sites is None or not len(one) or not _plain(fit):
         return None
@@ -445,10 +437,8 @@ def _own_votes(
     pair: Codes,
     sites: tuple[_Given, Values, Values],
 ) -> OwnVotes | None:
-    """The rows of votes, by pair; a share of a win is a win and a loss, each of its weight.
-
-    None where some vote has no site.
-    """
+    """The rows of votes, by pair; a share of a win is a win and a loss, each of its weight."""
+    # None where some vote has no site.
     model = model_of(fit)
     widths = model.tie_column == "tie_width" and votes.ties_are_outcomes
     outcome, weight = (part[rows].astype(np.float64) for part in (votes.outcome, votes.weight))
@@ -483,10 +473,8 @@ def _own_votes(
 
 
 def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:
-    """Points of workers, and their weights: few, since every vote is taken at all of them.
-
-    Quantiles lose the tails of a wide posterior; they are moved so that its mean is the estimate.
-    """
+    """Points of workers, and their weights: few, since every vote is taken at all of them."""
+    # Quantiles lose the tails of a wide posterior; they are moved so that its mean is the estimate.
     reliability, table = draws.reliability, fit.worker_table
     if table.height:
         lost = table["reliability"].astype(np.float64) - reliability.mean(axis=1)

@@ -52,10 +52,8 @@ def places_of(labels: Iterable[Any]) -> dict[Any, int]:
 def positions(
     wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None
 ) -> NDArray[np.int64]:
-    """Where wanted labels stand in a list.
-
-    `missing` stands for those that are not there; without it one that is not there is a KeyError.
-    """
+    """Where wanted labels stand in a list."""
+    # `missing` stands for those that are not there; without it one that is not there is a KeyError.
     place = places_of(labels)
     keys = keys_of(wanted)
     if missing is None:

@@ -39,10 +39,8 @@ def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int
 def ranks(
     scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None
 ) -> NDArray[np.int64]:
-    """Ranks from 1 (the best) within every component; equal scores share the better rank.
-
-    `order` is that of `table_order`, where it is known.
-    """
+    """Ranks from 1 (the best) within every component; equal scores share the better rank."""
+    # `order` is that of `table_order`, where it is known.
     if order is None:
         order = table_order(scores, component)
     position = np.arange(len(scores))
@@ -64,13 +62,11 @@ def rank_limits(
     seed: int = 0,
     level: float = LEVEL,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Limits of the interval of every item's rank within its component.
-
-    Of components in `blocks` from their joint posterior: in closed form for two items, else from
-    the ranks of samples in pairs of opposite errors. The others are large; there independent
-    errors are close, and ranks are counted, see `_counted_limits`. An interval always holds the
-    rank of the score itself.
-    """
+    """Limits of the interval of every item's rank within its component."""
+    # Of components in `blocks` from their joint posterior: in closed form for two items, else from
+    # the ranks of samples in pairs of opposite errors. The others are large; there independent
+    # errors are close, and ranks are counted, see `_counted_limits`. An interval always holds the
+    # rank of the score itself.
     low, high = np.ones(len(scores), np.int64), np.ones(len(scores), np.int64)
     rest = np.bincount(component)[component] > 1
     for block in blocks:
@@ -134,11 +130,9 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The order along the last axis, from the largest on.
-
-    Of integers that hold the depth below the largest, to a part in millions of the range as in the
-    draws themselves, and the item: whole numbers are sorted six times as fast as indices are.
-    """
+    """The order along the last axis, from the largest on."""
+    # Of integers that hold the depth below the largest, to a part in millions of the range as in
+    # the draws themselves, and the item: whole numbers are sorted six times as fast as indices are.
     k = drawn.shape[2]
     bits = (k - 1).bit_length()
     depth = drawn.max(axis=2, keepdims=True) - drawn
@@ -161,12 +155,10 @@ def _places(count: int, level: float) -> tuple[int, int]:
 def _counted_limits(
     scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Limits of ranks for independent errors, from how many items are expected above a score.
-
-    With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take
-    s² = Σ_j P(1 - P). Its own error moves x between the limits of its score; the two add up as
-    squares. N and s² are read off a table over x, made of items binned by score and error.
-    """
+    """Limits of ranks for independent errors, from how many items are expected above a score."""
+    # With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take s² =
+    # Σ_j P(1 - P). Its own error moves x between the limits of its score; the two add up as
+    # squares. N and s² are read off a table over x, made of items binned by score and error.
     low, high = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
     order, z = np.argsort(component, kind="stable"), half_width(level)
     for inside in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):

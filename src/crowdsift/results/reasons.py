@@ -72,11 +72,9 @@ def random_level(model: Model) -> float:
 
 
 def typical_reliability(table: Table, random_level: float = 0.0) -> float:
-    """The yardstick of the verdicts: the median of the workers called reliable or weak.
-
-    Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
-    words; NaN where there are none.
-    """
+    """The yardstick of the verdicts: the median of the workers called reliable or weak."""
+    # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
+    # words; NaN where there are none.
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
     return (
         float(np.median(table["reliability"][trusted] - random_level))
@@ -86,12 +84,9 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
 
 
 def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list[list[Reason]]:
-    """Return the reasons of every worker's verdict; empty where a method gives none.
-
-    The first reason is that of the verdict, the others are the facts beside it.
-
-    `sign`: the probability that the sign of the scores is right; None where it is known.
-    """
+    """Return the reasons of every worker's verdict; empty where a method gives none."""
+    # The first reason is that of the verdict, the others are the facts beside it. `sign`: the
+    # probability that the sign of the scores is right; None where it is known.
     unsettled = sign is not None and sign < 1.0 - MAX_USEFUL
     apart = ((table["lower"] > level) | (table["upper"] < level)).tolist()
     left = table.get("left_share", np.full(table.height, np.nan)).tolist()

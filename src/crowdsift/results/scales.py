@@ -82,11 +82,9 @@ def checked_level(level: Any) -> float:
 
 
 def typical_reliability(fit: Fit) -> float:
-    """The median of the reliabilities of votes; NaN where the method estimates none.
-
-    Every vote counts once with the reliability of its worker: a few spammers with many votes, or
-    many with few, do not move it far.
-    """
+    """The median of the reliabilities of votes; NaN where the method estimates none."""
+    # Every vote counts once with the reliability of its worker: a few spammers with many votes, or
+    # many with few, do not move it far.
     table = fit.worker_table
     if not table.height and fit.summary.get("typical_reliability") is not None:
         return float(fit.summary["typical_reliability"])  # of a ranking without its workers
@@ -142,17 +140,14 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
 def scaled_fields(
     fit: Fit, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
-    """The fields of a fit that change with the scale of its scores: `shown` and `summary`.
-
-    With b the slope of a typical worker a score r is shown as r (standard), b·r (logit),
-    400/ln 10·b·r (elo), or as the share of wins of that worker for this item against all others of
-    its component (winrate). The mean of a component is 0, of elo 1000, unless an anchor has a value
-    of its own; then all scores move with it. Intervals are those of the scores, moved alike: the
-    anchor is a point of the scale, not an item without error.
-
-    `anchor`: the value that an item shall have, one item per component. An item that is in several
-    contexts has it in each of them.
-    """
+    """The fields of a fit that change with the scale of its scores: `shown` and `summary`."""
+    # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln
+    # 10·b·r (elo), or as the share of wins of that worker for this item against all others of its
+    # component (winrate). The mean of a component is 0, of elo 1000, unless an anchor has a value
+    # of its own; then all scores move with it. Intervals are those of the scores, moved alike: the
+    # anchor is a point of the scale, not an item without error. `anchor`: the value that an item
+    # shall have, one item per component. An item that is in several contexts has it in each of
+    # them.
     require_anchors(scale, anchor, fit.item_table["item"].tolist())
     known = _anchors(fit, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):
@@ -233,10 +228,8 @@ def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
 
 
 def lacks_scale(fit: Fit, scale: str) -> str:
-    """Return why the scores have no such scale: it needs a typical worker who follows them.
-
-    A typical worker who sees nothing still has win rates, all of them one half.
-    """
+    """Return why the scores have no such scale: it needs a typical worker who follows them."""
+    # A typical worker who sees nothing still has win rates, all of them one half.
     if scale == "standard" or scale not in SCALES:
         return ""
     slope = slope_of(fit)

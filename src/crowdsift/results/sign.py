@@ -66,11 +66,9 @@ def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) 
 
 
 def signed_without_each(difference: Vector) -> Vector:
-    """Return each difference with the sign that all other gold pairs give the scores.
-
-    `difference` is that of the scores with the sign of the crowd, which stays where no other pair
-    says anything.
-    """
+    """Return each difference with the sign that all other gold pairs give the scores."""
+    # `difference` is that of the scores with the sign of the crowd, which stays where no other pair
+    # says anything.
     whole, zero = Agreement.of(difference), np.nan_to_num(difference)
     balance = whole.agree - whole.disagree - np.sign(zero)
     margin = whole.margin - zero
@@ -79,10 +77,8 @@ def signed_without_each(difference: Vector) -> Vector:
 
 
 def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
-    """Return of every worker the number of votes on gold pairs, and the share that agrees.
-
-    A tie agrees by half; the share is NaN where a worker has no such vote.
-    """
+    """Return of every worker the number of votes on gold pairs, and the share that agrees."""
+    # A tie agrees by half; the share is NaN where a worker has no such vote.
     k = np.int64(votes.n_items)
     pair = np.minimum(gold.winner, gold.loser) * k + np.maximum(gold.winner, gold.loser)
     order = np.argsort(pair)
@@ -107,11 +103,9 @@ def order_probability(
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> float:
-    """Probability that a random pair of one component is in the right order, up to the sign.
-
-    The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
-    the variances of differences.
-    """
+    """Probability that a random pair of one component is in the right order, up to the sign."""
+    # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
+    # the variances of differences.
     k = len(scores)
     rng = np.random.Generator(np.random.PCG64(seed))
     order = np.argsort(component, kind="stable")  # pairs within a component, uniformly
@@ -135,12 +129,10 @@ def order_probability(
 
 
 def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
-    """How many gold pairs settle the sign: their majority is right with this confidence.
-
-    Each agrees with the scores of the right sign with probability q, independently, so this is
-    the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the
-    order itself is then so uncertain that votes are needed first.
-    """
+    """How many gold pairs settle the sign: their majority is right with this confidence."""
+    # Each agrees with the scores of the right sign with probability q, independently, so this is
+    # the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the
+    # order itself is then so uncertain that votes are needed first.
     q = min(max(order_right, 0.0), 1.0)
     # Two pairs more than 2m + 1 turn the majority only if it hung on one pair:
     # P(m + 1) = P(m) + (2q - 1) C(2m + 1, m + 1) (q(1 - q))^(m + 1)
@@ -154,13 +146,11 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
 
 
 def gold_to_check(reliability: float) -> int:
-    """Return how many gold pairs would reveal an error that workers share.
-
-    Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ +
-    asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
-    every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
-    average; 3 nats are taken as enough.
-    """
+    """Return how many gold pairs would reveal an error that workers share."""
+    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ +
+    # asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
+    # every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
+    # average; 3 nats are taken as enough.
     q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + SHARED_ERROR / 2), 0.99)
     p = q - SHARED_ERROR
     return ceil(MIN_LOG_BAYES_FACTOR / (p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))))

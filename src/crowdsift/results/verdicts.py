@@ -139,19 +139,15 @@ def suggestions(
 
 
 def side_information(reliability: Vector, side: Vector, spread: float) -> Vector:
-    """Return the information about items as a share of that without a side bias.
-
-    A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With a
-    Gaussian in place of σ' the share is exp(-γ²/(2(8/π + β² spread))).
-    """
+    """Return the information about items as a share of that without a side bias."""
+    # A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With
+    # a Gaussian in place of σ' the share is exp(-γ²/(2(8/π + β² spread))).
     return np.exp(-0.5 * side**2 / (_LOGISTIC_VARIANCE + reliability**2 * spread))
 
 
 def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]:
-    """Return every worker's probabilities of being adversarial, random and reliable.
-
-    Random is within a quarter of the typical reliability around 0.
-    """
+    """Return every worker's probabilities of being adversarial, random and reliable."""
+    # Random is within a quarter of the typical reliability around 0.
     zone = 0.25 * typical
     adversarial, reliable = below(-zone), 1.0 - below(zone)
     return adversarial, np.clip(1.0 - adversarial - reliable, 0.0, 1.0), reliable
@@ -247,10 +243,8 @@ def _by_em(logs: Vector, prior: Vector) -> Vector:
 
 
 def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
-    """Return the log-likelihood of every worker's decided votes under every type.
-
-    Votes are counted in bins of the difference in favour of the chosen item.
-    """
+    """Return the log-likelihood of every worker's decided votes under every type."""
+    # Votes are counted in bins of the difference in favour of the chosen item.
     votes, level = fitted.votes, fitted.estimate.workers.random_level
     probability = fitted.model.probability
     far = max(float(np.ptp(fitted.estimate.scores)), 1e-12)
@@ -285,10 +279,8 @@ def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
 
 
 def _differences(fitted: FitBuilder, reliability: float) -> Callable[[AnyCodes, AnyCodes], Vector]:
-    """Return a function of two arrays of items: differences of scores, shrunk by their error.
-
-    E[σ(bd)] for d ~ N(m, v) is close to σ(b'm) with b' = b/√(1 + b²vπ/8).
-    """
+    """Return a function of two arrays of items: differences of scores, shrunk by their error."""
+    # E[σ(bd)] for d ~ N(m, v) is close to σ(b'm) with b' = b/√(1 + b²vπ/8).
     scores, sd = fitted.estimate.scores, fitted.score_sd
     if sd is None:
         return lambda first, second: scores[first] - scores[second]
@@ -324,10 +316,8 @@ class _Votes(NamedTuple):
 
 
 def agreement(fitted: FitBuilder) -> Vector:
-    """Of every worker the share of decided votes that agree with the order by others' votes.
-
-    NaN where no vote of a worker can be compared.
-    """
+    """Of every worker the share of decided votes that agree with the order by others' votes."""
+    # NaN where no vote of a worker can be compared.
     votes = fitted.votes
     if votes.elsewhere is not None or (votes.on_disk and len(votes) > _VOTES_AT_A_TIME):
         return fitted.counted.agreement  # of all votes: its rows are not in memory

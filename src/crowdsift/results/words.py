@@ -129,11 +129,9 @@ def shortened(text: str, most: int) -> str:
 
 
 def abbreviated(texts: Sequence[str], most: int) -> list[str]:
-    """Labels of at most so many characters that can still be distinguished.
-
-    Where one is too long, what all of them begin with is left out, up to the end of a folder, a
-    word or a part of a name; what is still too long is cut in its middle.
-    """
+    """Labels of at most so many characters that can still be distinguished."""
+    # Where one is too long, what all of them begin with is left out, up to the end of a folder, a
+    # word or a part of a name; what is still too long is cut in its middle.
     longest = max(map(len, texts), default=0)
     if longest <= most:
         return list(texts)

@@ -129,11 +129,9 @@ class WorkerElimination:
         )
 
     def em_step(self, x: Vector) -> Vector:
-        """A step by EM from x, the last point: which votes are turned is held as it is now.
-
-        Given that, they are votes of the logistic model, whose Hessian does not depend on it, and
-        the gradient is that of F. So the step goes downhill however F bends.
-        """
+        """A step by EM from x, the last point: which votes are turned is held as it is now."""
+        # Given that, they are votes of the logistic model, whose Hessian does not depend on it, and
+        # the gradient is that of F. So the step goes downhill however F bends.
         self._settled, self.hold_workers = self.theta, False
         all_true = np.full_like(self.theta, self.truthful)
         complete = self._passes.derivatives(self._likelihood, x, all_true).hessian
@@ -176,13 +174,11 @@ class WorkerElimination:
 def minimise_eliminated(
     objective: WorkerElimination, scores: Vector, rule: StoppingRule, stages: Sequence[float] = ()
 ) -> tuple[Vector, list[float]]:
-    """Scores first, with all workers alike, then scores and workers together.
-
-    F has many minima, and far from them Newton's steps are long and amplify rounding until it
-    decides in which a run ends. A mixture of true and turned votes goes there by EM, in steps that
-    do not. Elsewhere `stages` are multiples of λ for θ to go through before: each starts at the
-    minimum of the one before and ends at its own, so that steps stay near one.
-    """
+    """Scores first, with all workers alike, then scores and workers together."""
+    # F has many minima, and far from them Newton's steps are long and amplify rounding until it
+    # decides in which a run ends. A mixture of true and turned votes goes there by EM, in steps
+    # that do not. Elsewhere `stages` are multiples of λ for θ to go through before: each starts at
+    # the minimum of the one before and ends at its own, so that steps stay near one.
     objective.hold_workers = True
     if objective.truthful is not None:
         return minimise(objective, _by_em(objective, scores, rule), rule)

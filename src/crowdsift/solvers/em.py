@@ -131,11 +131,9 @@ def _root_mean_square(x: Vector) -> float:
 def alternate(
     state: EMState, alternations: int, *, shift: float, ridge: float, tolerance: float
 ) -> tuple[Vector, Vector, bool]:
-    """The M-step: so many times scores given slopes, then slopes given scores.
-
-    Each half maximises the expected complete log-likelihood
-    Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
-    """
+    """The M-step: so many times scores given slopes, then slopes given scores."""
+    # Each half maximises the expected complete log-likelihood Q = Σ n[(y - ½)η - ½E[ω]η²] -
+    # ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
     if isinstance(state.e_step, FusedEStep):
         found = state.e_step.alternate(state.scores, alternations, shift, ridge, tolerance)
         if found is not None:

@@ -68,10 +68,8 @@ def mode_with_features(
     engine: Engine, blocks: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:  # fmt: skip
-    """The mode with the shares that maximise the evidence, in turn with them; then their sum.
-
-    `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
-    """
+    """The mode with the shares that maximise the evidence, in turn with them; then their sum."""
+    # `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
     at = start
     for _ in range(_MOST_ALTERNATIONS):
@@ -85,11 +83,9 @@ def mode_with_features(
 
 
 def _best_sum(settled: Callable[[Vector], FeatureMode], found: FeatureMode) -> FeatureMode:
-    """With the sum of the shares at the maximum of the evidence, by golden section.
-
-    The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the
-    evidence thinks of all features together is a little less.
-    """
+    """With the sum of the shares at the maximum of the evidence, by golden section."""
+    # The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the
+    # evidence thinks of all features together is a little less.
     shares = found.item_prior.shares
     total = min(float(shares.sum()), 1.0 - _LEAST_OWN)
     middle, golden = float(np.log(total / (1.0 - total))), (np.sqrt(5.0) - 1.0) / 2.0
@@ -145,11 +141,9 @@ class _FixedScale(DensePrior):
     """Shares whose sum with s is held at 1, though nothing else holds the scale of the scores."""
 
     def learn(self, run: Any) -> None:
-        """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b) and s alike, λ such that they add up to 1.
-
-        At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
-        maximum under a fixed sum needs. A block of constant features gets the least share.
-        """
+        """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b) and s alike, λ such that they add up to 1."""
+        # At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
+        # maximum under a fixed sum needs. A block of constant features gets the least share.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         top = variances * squares

@@ -70,12 +70,10 @@ def minimise(
     rule: StoppingRule,
     measure: Callable[[Vector], float] | None = None,
 ) -> tuple[Vector, list[float]]:
-    """A minimiser near x, and the value before the first and after every iteration.
-
-    The rule gets a measure of the gradient, by default its largest entry. A step that does not
-    lower the value as the model promises is taken back and the region shrinks, unless the promise
-    drowns in rounding and the measure still falls.
-    """
+    """A minimiser near x, and the value before the first and after every iteration."""
+    # The rule gets a measure of the gradient, by default its largest entry. A step that does not
+    # lower the value as the model promises is taken back and the region shrinks, unless the promise
+    # drowns in rounding and the measure still falls.
     measure = measure or _largest
     rule.iterate = lambda: _iterate(x, objective.workers())
     value, gradient = objective.evaluate(x)
@@ -109,10 +107,8 @@ def _iterate(scores: Vector, workers: Vector | None) -> dict[str, Vector]:
 
 
 def _forcing(gradient: Vector, missing: float) -> float:
-    """How closely to solve for a step: at Newton's pace, or for the end where it is near.
-
-    `missing` is the tolerance over the measure now.
-    """
+    """How closely to solve for a step: at Newton's pace, or for the end where it is near."""
+    # `missing` is the tolerance over the measure now.
     pace = float(np.sqrt(np.linalg.norm(gradient) / len(gradient)))
     end = 0.1 * missing
     return min(0.1, max(pace if pace > 3.0 * missing else end, 1e-8))

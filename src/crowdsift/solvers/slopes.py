@@ -214,11 +214,9 @@ class CommonSlope:
         out += sums[self._component]
 
     def first_scores(self) -> Vector:
-        """Scores to start from: one step from 0, which is linear in the shares of votes, bent.
-
-        At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of
-        score 0; the logit of that share is closer where it is far from one half.
-        """
+        """Scores to start from: one step from 0, which is linear in the shares of votes, bent."""
+        # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of
+        # score 0; the logit of that share is closer where it is far from one half.
         self.evaluate(np.zeros(len(self._x)))
         linear = self.step(np.inf, 0.1).x
         share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
@@ -270,11 +268,10 @@ class WorkerSlopes(CommonSlope):
         self._from = self._slopes  # at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients on the Schur complement, then to the best scale.
-
-        Along the scores themselves the Hessian is small, for slopes take up the scale, and far
-        from quadratic: Newton's steps would be many. What the scale costs is known without a pass.
-        """
+        """A step by conjugate gradients on the Schur complement, then to the best scale."""
+        # Along the scores themselves the Hessian is small, for slopes take up the scale, and far
+        # from quadratic: Newton's steps would be many. What the scale costs is known without a
+        # pass.
         x, self._from = self._x, self.at.slopes
         square = float(x @ self._scores.times(x))
         scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
@@ -329,12 +326,10 @@ def minimise_with_slopes(
     rule: StoppingRule,
     start: tuple[Vector, Vector] | None = None,
 ) -> tuple[Vector, Profile, list[float]]:
-    """One step of the scores with all workers alike, then scores and slopes together.
-
-    At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
-    first step, with one slope, is convex and need not go far. With `start`, scores and slopes of a
-    run that was cut short, it is left out.
-    """
+    """One step of the scores with all workers alike, then scores and slopes together."""
+    # At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
+    # first step, with one slope, is convex and need not go far. With `start`, scores and slopes of
+    # a run that was cut short, it is left out.
     objective = WorkerSlopes(engine, penalty, mean, sd, rule.tolerance)
     if start is None:
         scores = CommonSlope(engine, penalty, mean).first_scores()

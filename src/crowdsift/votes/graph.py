@@ -69,11 +69,9 @@ def for_lower(
 def folds(
     votes: Comparisons, count: int = 5, seed: int = 0
 ) -> Iterator[tuple[Comparisons, Comparisons]]:
-    """Split votes at random: each part is left out once, the rest is to be fitted.
-
-    Equal votes of a worker that were collapsed into one comparison are assigned one by one
-    (those of fractional weight as a whole). Items and workers keep their codes.
-    """
+    """Split votes at random: each part is left out once, the rest is to be fitted."""
+    # Equal votes of a worker that were collapsed into one comparison are assigned one by one (those
+    # of fractional weight as a whole). Items and workers keep their codes.
     if not 2 <= count <= votes.total_weight:
         raise RequestError(f"{count} parts of {votes.total_weight:g} votes cannot be left out")
     rng = np.random.Generator(np.random.PCG64(seed))

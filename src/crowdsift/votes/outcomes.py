@@ -64,12 +64,10 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
 
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:
-    """The tie rate of every worker, drawn towards the common one, and the common one.
-
-    A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under
-    a Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all
-    workers' counts. Both are 0 where the votes have no ties.
-    """
+    """The tie rate of every worker, drawn towards the common one, and the common one."""
+    # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a
+    # Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all workers'
+    # counts. Both are 0 where the votes have no ties.
     m = votes.n_workers
     if not votes.ties_are_outcomes:
         return np.zeros(m), 0.0
@@ -86,10 +84,8 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
 
 
 def _evidence(counts: list[tuple[Any, Any]], a: float, b: float) -> float:
-    """Log marginal likelihood of ties among votes, of all workers, under a Beta(a, b) prior.
-
-    But for a constant. The counts are of ties, of other votes and of all, with how often each is.
-    """
+    """Log marginal likelihood of ties among votes, of all workers, under a Beta(a, b) prior."""
+    # But for a constant. The counts are of ties, of other votes and of all, with how often each is.
     tied, other, both = (
         sum(times * (lgamma(start + count) - lgamma(start))
             for count, times in zip(values.tolist(), often.tolist(), strict=True))

@@ -47,11 +47,9 @@ class Hiding:
 
     @classmethod
     def of(cls, given: Any) -> Hiding | None:
-        """Return how to hide workers: not at all, without a key, with that of a file, as before.
-
-        `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what its
-        `to_json` returned.
-        """
+        """Return how to hide workers: not at all, without a key, with that of a file, as before."""
+        # `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what
+        # its `to_json` returned.
         if given is None or isinstance(given, bool):
             return cls() if given else None
         if isinstance(given, Hiding):
@@ -99,10 +97,8 @@ class Hiding:
     def pseudonyms(
         self, labels: NDArray[np.object_]
     ) -> tuple[NDArray[np.object_], NDArray[np.uint32]]:
-        """Return the pseudonyms in sorted order, and the new code of every label.
-
-        The order of the labels would show who is who to anybody who knows all names.
-        """
+        """Return the pseudonyms in sorted order, and the new code of every label."""
+        # The order of the labels would show who is who to anybody who knows all names.
         names = [self.pseudonym(label) for label in labels.tolist()]
         ordered, (code,) = merge([(names, np.arange(len(names), dtype=np.uint32))])
         return ordered, code

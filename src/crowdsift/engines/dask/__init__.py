@@ -95,12 +95,11 @@ def engine(
     shards: int | None = None,
     needs: str = "grid",
 ) -> DaskEngine:
-    """Shards on a cluster: that of a scheduler, or processes of this machine.
-
-    `shards`: how many; one a worker process by default, with all threads of it. The same number of
-    shards, of as many threads, gives the same bytes, however many processes there are; `needs`: the
-    capability that will be used; pairs that several shards have matter to "grid" only.
-    """
+    """Shards on a cluster: that of a scheduler, or processes of this machine."""
+    # `shards`: how many; one a worker process by default, with all threads of it. The same number
+    # of shards, of as many threads, gives the same bytes, however many processes there are;
+    # `needs`: the capability that will be used; pairs that several shards have matter to "grid"
+    # only.
     try:
         from crowdsift.engines.dask.cluster import Session
         from crowdsift.engines.dask.map import DaskMap

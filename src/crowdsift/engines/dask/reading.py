@@ -148,10 +148,8 @@ def coded_blocks(
 def hold_votes(
     blocks: Sequence[NDArray[np.uint32]], key: tuple[str, int], own: Range, n_items: int
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """Sort the votes of a range of workers and keep them in this process.
-
-    Their offsets, and how many rows each block has.
-    """
+    """Sort the votes of a range of workers and keep them in this process."""
+    # Their offsets, and how many rows each block has.
     from distributed import get_worker
 
     rows = np.concatenate(blocks)

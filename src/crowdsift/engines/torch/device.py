@@ -23,10 +23,8 @@ _MIN_CAPABILITY = (7, 0)  # the oldest compute capability for which Triton compi
 
 
 def chosen_device(name: str | None, threads: int = 1) -> torch.device:
-    """Return the device of that name, by default the first GPU, after checking that it works.
-
-    Under Triton's interpreter the default is the CPU, with that number of threads.
-    """
+    """Return the device of that name, by default the first GPU, after checking that it works."""
+    # Under Triton's interpreter the default is the CPU, with that number of threads.
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     device = _parsed(name or ("cpu" if interpreted else "cuda:0"))
     if device.type == "cpu":

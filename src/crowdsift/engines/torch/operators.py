@@ -78,12 +78,10 @@ def conjugate_gradients(
     product: Callable[[Tensor], Tensor], inverse: Tensor, rhs: Tensor, x: Tensor, shift: float,
     goal: float, most: int,
 ) -> tuple[Tensor, int, float]:  # fmt: skip
-    """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual.
-
-    `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host
-    checks only every few steps whether to go on, and steps after convergence change nothing. Stops
-    if A is not positive along a direction.
-    """
+    """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual."""
+    # `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host
+    # checks only every few steps whether to go on, and steps after convergence change nothing.
+    # Stops if A is not positive along a direction.
     residual = rhs - product(x) - shift * x
     direction = inverse * residual
     gain, square = (residual * direction).sum(), (residual * residual).sum()

@@ -151,11 +151,9 @@ def _settle(
     offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """The slope of a worker by Newton steps inside a bracket, and the curvature there.
-
-    The gradient falls in the slope, so its sign says on which side the optimum is. A step that
-    would leave the bracket, or is more than half of the one before, is replaced by the middle.
-    """
+    """The slope of a worker by Newton steps inside a bracket, and the curvature there."""
+    # The gradient falls in the slope, so its sign says on which side the optimum is. A step that
+    # would leave the bracket, or is more than half of the one before, is replaced by the middle.
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     mean, precision, last = tl.load(prior), tl.load(prior + 1), tl.load(prior + 2)

@@ -359,10 +359,8 @@ def _reliability_moments(
     chunk_worker, chunk_begin, chunk_end, mean, variance, low, high, levels, q, alpha, second_out,
     n_types, half, C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types.
-
-    With p = σ(βkm) and o = 1 - p, e is o and f is o(o - p) at β, p and p(p - o) at -β.
-    """
+    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types."""
+    # With p = σ(βkm) and o = 1 - p, e is o and f is o(o - p) at β, p and p(p - o) at -β.
     chunk = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, T)
     inside = j < half
@@ -442,11 +440,9 @@ class GridPasses:
         self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
         clip: bool,
     ) -> NewSites:  # fmt: skip
-        """Return the sites of marked workers, `damping` of the way to those of the moments.
-
-        Call `messages` first. Moments are under the types' posterior q, those of the side under
-        `given`, the posterior of regular types.
-        """
+        """Return the sites of marked workers, `damping` of the way to those of the moments."""
+        # Call `messages` first. Moments are under the types' posterior q, those of the side under
+        # `given`, the posterior of regular types.
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
         among = mass if given is None else given.to(torch.float32)
         old = state.tau, state.nu, state.side_tau, state.side_nu

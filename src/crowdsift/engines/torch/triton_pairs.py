@@ -28,11 +28,9 @@ def _whole(x):
 
 @triton.jit
 def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
-    """Add whole numbers to the sums of their items; `index` has the item of every place i.
-
-    What a run adds is the running sum at its end less that before it: exact, for integers wrap
-    around. Correct, if slower, where items do not stand together.
-    """
+    """Add whole numbers to the sums of their items; `index` has the item of every place i."""
+    # What a run adds is the running sum at its end less that before it: exact, for integers wrap
+    # around. Correct, if slower, where items do not stand together.
     running = tl.cumsum(tl.where(good, whole, 0), axis=0)
     more = (i + 1 < count) & (tl.arange(0, B) < B - 1)
     following = tl.load(index + i + 1, mask=more, other=0)
@@ -213,10 +211,8 @@ def sweep(
     low: Tensor, high: Tensor, weight: Tensor, to_low: Tensor, to_high: Tensor, precision: Tensor,
     settled: Tensor, bound: Tensor, most: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """New messages to both ends, their sums per item, and how many moved and how many failed.
-
-    A message above the bound counts as failed.
-    """
+    """New messages to both ends, their sums per item, and how many moved and how many failed."""
+    # A message above the bound counts as failed.
     new = [torch.empty_like(to_low), torch.empty_like(to_high)]
     scale = FixedPoint(bound, most)
     sums = torch.zeros(len(precision), dtype=torch.int64, device=weight.device)

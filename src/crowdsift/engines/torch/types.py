@@ -287,12 +287,10 @@ class TypeState:
         self.messages, self._tops, self._matrices, self._transfer = messages, None, None, None
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
-        """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker.
-
-        Masses of adaptive grids go to their neighbours on the common grid: the prior is
-        interpolated to a worker's grid, which is linear, and so is the sharing out of its
-        posterior, up to a factor.
-        """
+        """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker."""
+        # Masses of adaptive grids go to their neighbours on the common grid: the prior is
+        # interpolated to a worker's grid, which is linear, and so is the sharing out of its
+        # posterior, up to a factor.
         if own is None:
             return self._held_matrices().counts(self._numbers(prior), workers)
         direct, banded = self._relative_likelihoods()

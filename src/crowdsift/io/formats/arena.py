@@ -66,10 +66,8 @@ _SINGLE = Format(
 
 
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """A row holds two games: the first with model_1 on the left, the second the other way round.
-
-    `g2_winner` names the model, not the side, so nothing is turned here.
-    """
+    """A row holds two games: the first with model_1 on the left, the second the other way round."""
+    # `g2_winner` names the model, not the side, so nothing is turned here.
     names = ("model_1", "model_2", "g1_winner", "g2_winner", roles["worker"])
     columns: dict[str, list[Any]] = {"left": [], "right": [], "winner": [], "worker": []}
     row = []

@@ -43,13 +43,12 @@ def propagate(
     settings: Settings,
     progress: Progress | None = None,
 ) -> Propagation:
-    """Run expectation propagation from every start and return the run of the largest evidence.
-
-    The richest family of worker types is tried from every start, all for a few iterations. A run
-    is dropped when it is far behind another for what it still gains, or when another has found the
-    same scores. A simpler family goes on from what the richer one found, unless that is next to
-    nothing, and is kept unless it has clearly less evidence. Then the terms are tried one by one.
-    """
+    """Run expectation propagation from every start and return the run of the largest evidence."""
+    # The richest family of worker types is tried from every start, all for a few iterations. A run
+    # is dropped when it is far behind another for what it still gains, or when another has found
+    # the same scores. A simpler family goes on from what the richer one found, unless that is next
+    # to nothing, and is kept unless it has clearly less evidence. Then the terms are tried one by
+    # one.
     exact, settings = Factorisation(engine), replace(compatible(settings), levels=levels)
 
     def from_starts(types: WorkerTypes) -> Propagation:
@@ -108,11 +107,9 @@ def _from_starts(
 
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
-    """Return what a later run needs to go on from the middle of this one; sites are made anew.
-
-    While another start or family may win the run is not `alone`, and a later run starts over. The
-    reference is weak because the run holds the rule that calls this.
-    """
+    """Return what a later run needs to go on from the middle of this one; sites are made anew."""
+    # While another start or family may win the run is not `alone`, and a later run starts over. The
+    # reference is weak because the run holds the rule that calls this.
     there = run()
     if there is None:
         return {}
@@ -144,12 +141,10 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _nearer(run: Propagation, better: Propagation) -> bool:
-    """Return whether to complete a run although one that agrees has more evidence.
-
-    The evidence of a run that still moves is no measure: it may be far above that of the state
-    which it comes to. So a run that is much nearer to its end is taken unless the other one has
-    so much more evidence that the last steps of neither account for it.
-    """
+    """Return whether to complete a run although one that agrees has more evidence."""
+    # The evidence of a run that still moves is no measure: it may be far above that of the state
+    # which it comes to. So a run that is much nearer to its end is taken unless the other one has
+    # so much more evidence that the last steps of neither account for it.
     now, other = run.rule.history[-1], better.rule.history[-1]
     moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, better))
     ahead = better.evidence[-1] - run.evidence[-1]
@@ -171,11 +166,9 @@ def _correlation(one: Vector, two: Vector) -> float:
 
 
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
-    """Return the evidence with all reliabilities 0: votes depend on tie widths and sides alone.
-
-    Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and
-    widths and sides are learned as the prior learns them: only the reliabilities differ.
-    """
+    """Return the evidence with all reliabilities 0: votes depend on tie widths and sides alone."""
+    # Without ties and side biases every vote is a coin. Votes of gold still depend on the items,
+    # and widths and sides are learned as the prior learns them: only the reliabilities differ.
     if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
         return float(engine.facts.total_weight * np.log(0.5))
     sites = required(engine.grid).sites(prior.types, 2.0)

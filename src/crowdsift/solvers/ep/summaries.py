@@ -139,10 +139,8 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
 
 
 def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
-    """Apply `work` to blocks of rows that are small enough to stay in a cache.
-
-    By several threads where the engine leaves the host's cores idle.
-    """
+    """Apply `work` to blocks of rows that are small enough to stay in a cache."""
+    # By several threads where the engine leaves the host's cores idle.
     rows = max(_BLOCK // columns[0].shape[1], 1)
     blocks = [
         [column[begin : begin + rows] for column in columns]
@@ -257,10 +255,8 @@ def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
 
 
 def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | None = None) -> Vector:
-    """Return quantiles by linear interpolation of the cumulated masses over cell edges.
-
-    One row a worker. `atom` is probability at exactly 0, beside the masses.
-    """
+    """Return quantiles by linear interpolation of the cumulated masses over cell edges."""
+    # One row a worker. `atom` is probability at exactly 0, beside the masses.
     middle = 0.5 * (points[:, 1:] + points[:, :-1])
     first = 2.0 * points[:, :1] - middle[:, :1]
     last = 2.0 * points[:, -1:] - middle[:, -1:]
@@ -296,11 +292,9 @@ def typical_reliability(prior: WorkerPrior) -> float:
 
 
 def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_workers: int) -> Vector:
-    """Return log averaged likelihoods, up to a constant per worker, with a column per class.
-
-    Columns are adversarial, random, informative and, where the prior has types that see nothing
-    but sides, one-sided. They are posteriors under a prior that gives all classes the same mass.
-    """
+    """Return log averaged likelihoods, up to a constant per worker, with a column per class."""
+    # Columns are adversarial, random, informative and, where the prior has types that see nothing
+    # but sides, one-sided. They are posteriors under a prior that gives all classes the same mass.
     beta = np.tile(mirrored(prior.levels), len(prior.types.widths))
     classes = np.full(len(prior.masses), 3)
     classes[: len(beta)] = _class_of(beta, typical)

@@ -44,15 +44,12 @@ KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `SavedSites.recoded` ca
 def resume(
     start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
 ) -> Propagation:
-    """Continue an earlier run to its end.
-
-    With the sites of earlier votes the cavities of all votes are right at once, and what is new
-    spreads from the workers who gave new votes: they are passed over first, then those whose
-    differences have moved most, then all, undamped. It stops where the largest change of a
-    standardised score is at most 100 tolerances and the root mean square at most 10.
-
-    Without those sites the first pass makes them anew from the scores, as if in stage 1.
-    """
+    """Continue an earlier run to its end."""
+    # With the sites of earlier votes the cavities of all votes are right at once, and what is new
+    # spreads from the workers who gave new votes: they are passed over first, then those whose
+    # differences have moved most, then all, undamped. It stops where the largest change of a
+    # standardised score is at most 100 tolerances and the root mean square at most 10. Without
+    # those sites the first pass makes them anew from the scores, as if in stage 1.
     sites = required(engine.grid).sites(start.prior.types, 2.0)
     run = Propagation.of("warm", engine, sites, start.prior, start.means, settings, progress,
                          Factorisation(engine), variances=start.variances,
@@ -137,10 +134,8 @@ def _most_moved(
 def resumed(
     start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
 ) -> Propagation:
-    """Continue an earlier run, with the worker types and the pair effect that the votes show.
-
-    What clearly has the evidence for it is found to have it within a pass or two.
-    """
+    """Continue an earlier run, with the worker types and the pair effect that the votes show."""
+    # What clearly has the evidence for it is found to have it within a pass or two.
     run = resume(start, engine, settings, progress)
     if run.prior.types.sides:
         run = _unless_simpler(run, settings)
@@ -198,11 +193,9 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
 
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
-    """Return the sites of equal earlier votes for these votes, 0 if there was none.
-
-    Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
-    stood matters where sides do. Equal votes have equal sites, so any of them will do.
-    """
+    """Return the sites of equal earlier votes for these votes, 0 if there was none."""
+    # Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
+    # stood matters where sides do. Equal votes have equal sites, so any of them will do.
     n = len(earlier.worker)
     kind = np.concatenate([earlier.kind, votes.kind])
     if not types.sides:

@@ -84,11 +84,9 @@ class Term:
 
 
 def keep_if_evidence(trial: Propagation, evidence: float, term: Term) -> bool:
-    """Run a trial to its end and return whether it has clearly more than this evidence.
-
-    It is given up if the variance of the term vanishes, or if after some passes the evidence rises
-    too slowly to get there. A trial that has not settled or that reverses gold is not kept.
-    """
+    """Run a trial to its end and return whether it has clearly more than this evidence."""
+    # It is given up if the variance of the term vanishes, or if after some passes the evidence
+    # rises too slowly to get there. A trial that has not settled or that reverses gold is not kept.
     wanted = evidence + MIN_LOG_BAYES_FACTOR
     if not _advance(trial, wanted, term.patience, term.hopeless):
         return False

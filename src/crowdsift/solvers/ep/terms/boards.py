@@ -51,10 +51,8 @@ class Boards(NamedTuple):
         return self.n_items > MAX_BOARD_ITEMS or numbers > MAX_BOARD_NUMBERS
 
     def components(self, component: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], ...]:
-        """Return the components of nodes and of items, given those of nodes by votes alone.
-
-        Two items of a board are comparable if votes on any boards connect them.
-        """
+        """Return the components of nodes and of items, given those of nodes by votes alone."""
+        # Two items of a board are comparable if votes on any boards connect them.
         label = np.arange(self.n_items)
         while True:
             least = np.full(int(component.max(initial=0)) + 1, self.n_items)
@@ -108,10 +106,8 @@ class BoardPrior(GroupPrior):
         self._set(np.full(len(self.deviations), np.log(_COMPLETE if self._fixed else _START)))
 
     def learn(self, run: ItemsState) -> None:
-        """Take a step of Fisher scoring in all x_b = log(s_b/v).
-
-        With v + s̄ held at 1, log v falls by w_b s_b for a rise of x_b, w_b the share of nodes.
-        """
+        """Take a step of Fisher scoring in all x_b = log(s_b/v)."""
+        # With v + s̄ held at 1, log v falls by w_b s_b for a rise of x_b, w_b the share of nodes.
         if self._fixed:
             return
         v, s = self.common, self.deviations
@@ -142,11 +138,9 @@ class BoardPrior(GroupPrior):
 
 
 def _scoring_step(x: Vector, slope: Vector, bend: Vector, lost: Vector, of_common: float) -> Vector:
-    """Return the step in all x_b with their prior; `lost` is by how much log v falls with each.
-
-    With information `bend` of log s_b and `of_common` of log v, that of x is, plus that of the
-    prior, diagonal but for three vectors (Woodbury).
-    """
+    """Return the step in all x_b with their prior; `lost` is by how much log v falls with each."""
+    # With information `bend` of log s_b and `of_common` of log v, that of x is, plus that of the
+    # prior, diagonal but for three vectors (Woodbury).
     n, mean = len(x), float(x.mean())
     away = mean - float(np.log(_TYPICAL))
     pull = (_FREEDOM + 1.0) / (_FREEDOM * _UNKNOWN**2 + away**2)

@@ -84,11 +84,9 @@ class Contexts(Term):
         return run.settings.contexts
 
     def begin(self, run: Propagation) -> Propagation | None:
-        """Return the state of the run over an engine in which a worker in a context is a worker.
-
-        Not tried if workers have a vote or two in a context, nor if one pass at the scores of the
-        run finds nothing in favour.
-        """
+        """Return the state of the run over an engine in which a worker in a context is a worker."""
+        # Not tried if workers have a vote or two in a context, nor if one pass at the scores of the
+        # run finds nothing in favour.
         apart = run.engine.by_context(_MIN_VOTES)
         if apart is None or len(apart.worker) * len(run.prior.masses) > MAX_CONTEXT_NUMBERS:
             return None
@@ -168,11 +166,9 @@ class ContextSites:
         own: WorkerPriors | None = None,
         workers: NDArray[np.bool_] | None = None,
     ) -> SiteUpdate:
-        """Pass over workers in contexts, then exchange messages among those of one worker.
-
-        κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some of
-        them, are used up by the contexts.
-        """
+        """Pass over workers in contexts, then exchange messages among those of one worker."""
+        # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some
+        # of them, are used up by the contexts.
         if own is not None or workers is not None:
             raise ValueError("sites of contexts are updated together, with the common prior")
         self._levels = levels
@@ -213,11 +209,9 @@ class ContextSites:
         )
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol.
-
-        Those of all contexts as if alone, less those of workers who have several, plus the
-        counts of these workers.
-        """
+        """Counts of types; see the protocol."""
+        # Those of all contexts as if alone, less those of workers who have several, plus the counts
+        # of these workers.
         blurred = self.types.blurred(prior)
         alone = self.by_context.type_counts(blurred) - self.types.context_counts(blurred)
         return self.types.sharpened(prior, alone) + self.types.counts(prior)
@@ -242,10 +236,8 @@ class ContextSites:
         return TypePosteriors(np.tile(grid, (len(masses), 1)), masses)
 
     def known(self, points: WorkerPoints) -> ContextPoints:
-        """Return the points of each worker in a context, without gold, with worker and context.
-
-        Not of those that are several contexts: there a worker is as where it was not seen.
-        """
+        """Return the points of each worker in a context, without gold, with worker and context."""
+        # Not of those that are several contexts: there a worker is as where it was not seen.
         one = np.flatnonzero(self._context >= 0)
         own = WorkerPoints(*(column[one] for column in points))
         return ContextPoints(self._whole[one], self._context[one], own)
@@ -357,11 +349,9 @@ def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]
 
 
 def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
-    """Points of workers in a context in which they were not seen.
-
-    Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has
-    nothing to do with that of the points.
-    """
+    """Points of workers in a context in which they were not seen."""
+    # Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has
+    # nothing to do with that of the points.
     count = points.reliability.shape[1]
     at = (np.arange(count) * 0.6180339887498949 + 0.5 / count) % 1.0
     normal = np.array([NormalDist().inv_cdf(p) for p in (np.argsort(at) + 0.5) / count])
@@ -389,10 +379,8 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
 def _gain(
     run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]
 ) -> float:
-    """Nats by which one pass, at the scores of the run, is for workers who differ by context.
-
-    What re-fitted scores would add is not in it, hence a bar below that of the evidence.
-    """
+    """Nats by which one pass, at the scores of the run, is for workers who differ by context."""
+    # What re-fitted scores would add is not in it, hence a bar below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
     found = sites.update(prior.levels, prior.masses, run.means, damping=1.0, clip=True, side=side)
     known, whole = np.unique(worker[rows], return_inverse=True)
@@ -438,11 +426,9 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
 def likelihoods(
     sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]
 ) -> Vector:
-    """The likelihood of every type for each of the workers, on the common grid, at most 1.
-
-    That of a worker with levels of its own is shared by the common levels about them, so that its
-    product with a prior is what the worker's adaptive grid would give. `workers` rise.
-    """
+    """The likelihood of every type for each of the workers, on the common grid, at most 1."""
+    # That of a worker with levels of its own is shared by the common levels about them, so that its
+    # product with a prior is what the worker's adaptive grid would give. `workers` rise.
     grid, widths = mirrored(levels), len(types.widths)
     flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])
     result = np.empty((len(workers), len(flat)))
@@ -459,10 +445,8 @@ def likelihoods(
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone.
-
-    A row a tie width.
-    """
+    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
+    # A row a tie width.
     half = len(levels)
     own = points[half + 1 :]
     up = deposit(levels, own, masses[:, half + 1 :])
@@ -542,11 +526,9 @@ class TypeTree:
         return np.asarray(found, dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
-        """A step in log κ to the top of the parabola through three values of the evidence.
-
-        With one observation of prior. (Steps of EM are for the same maximum, but shrink by less
-        than a hundredth each.)
-        """
+        """A step in log κ to the top of the parabola through three values of the evidence."""
+        # With one observation of prior. (Steps of EM are for the same maximum, but shrink by less
+        # than a hundredth each.)
         if not self._n:
             return
 
@@ -621,10 +603,8 @@ class SideTree:
         self._side = side
 
     def gather(self, tau: Vector, nu: Vector, side: SidePrior) -> None:
-        """Exchange messages from the sums τ and ν of the sites of every worker in a context.
-
-        `bonus` is what the evidence of contexts, each by itself, lacks of that of their worker.
-        """
+        """Exchange messages from the sums τ and ν of the sites of every worker in a context."""
+        # `bonus` is what the evidence of contexts, each by itself, lacks of that of their worker.
         whole, w, t2 = self._whole, self.spread, side.variance
         self._tau, self._nu, self._side = tau, nu, side
         D = 1.0 + w * tau
@@ -656,11 +636,9 @@ class SideTree:
         return self.evidence(regular, best) - self.evidence(regular, 0.0)
 
     def slope(self, weight: Vector, w: float) -> float:
-        """Return the derivative in w of the evidence, weighted by context, with the prior of w.
-
-        That of a worker in a context given η is ½[((ν - τη)/D)² - τ/D], which is averaged over the
-        posterior N(G, V) of η; √w is half normal of scale 1, as the spread of workers is.
-        """
+        """Return the derivative in w of the evidence, weighted by context, with the prior of w."""
+        # That of a worker in a context given η is ½[((ν - τη)/D)² - τ/D], which is averaged over
+        # the posterior N(G, V) of η; √w is half normal of scale 1, as the spread of workers is.
         tau, side = self._tau, self._side
         D = 1.0 + w * tau
         to_worker, linear = self._to_workers(tau / D), self._to_workers(self._nu / D)

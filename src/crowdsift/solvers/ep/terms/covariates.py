@@ -85,11 +85,9 @@ class Covariates(Term):
         return given is not None and bool(set(given.names) - {SIDE})
 
     def attempt(self, run: Propagation) -> Propagation:
-        """Return the run with those covariates that the evidence clearly supports.
-
-        All are tried at once. Then the one that adds least is left out as long as it does not add
-        more than 3 nats. If nothing but the side is left, the run without covariates is returned.
-        """
+        """Return the run with those covariates that the evidence clearly supports."""
+        # All are tried at once. Then the one that adds least is left out as long as it does not add
+        # more than 3 nats. If nothing but the side is left, the run without covariates is returned.
         given = run.settings.covariates
         if given is None:
             return run
@@ -165,11 +163,9 @@ class JointFactorisation:
 
 
 def within_reach(A: Vector, V: Vector) -> Vector:
-    """A, made smaller where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`.
-
-    Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a
-    covariance and a symmetric matrix are real.
-    """
+    """A, made smaller where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
+    # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a
+    # covariance and a symmetric matrix are real.
     trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
     determinant = _determinant(A) * _determinant(V)
     largest = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * determinant, 0.0)))
@@ -190,10 +186,8 @@ def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vec
 def sites_of_moments(
     alpha: Vector, curvature: Vector, m: Vector, V: Vector
 ) -> tuple[Vector, Vector]:
-    """Precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites.
-
-    α is the gradient and -λ the Hessian of log Z in the cavity's mean.
-    """
+    """Precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
+    # α is the gradient and -λ the Hessian of log Z in the cavity's mean.
     curvature = within_reach(curvature, V)
     left = _identity_less(curvature, V)  # I - λV, whose inverse times λ is λ(I - Vλ)⁻¹
     one, two = _solve(left, curvature[:, :2]), _solve(left, curvature[:, 1:])
@@ -534,11 +528,9 @@ class CovariateSites:
         return level + 0.5 * float(np.sum(linear * solved)) - 0.5 * float(log_determinant.sum())
 
     def _learn(self, given: Vector, regular: Vector) -> None:
-        """T by maximum evidence, a fixed-point step (MacKay 1992), t half normal of scale 1.
-
-        With ε the deviations of workers from g, of posterior mean e and variance V, the evidence
-        has no slope in T where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
-        """
+        """T by maximum evidence, a fixed-point step (MacKay 1992), t half normal of scale 1."""
+        # With ε the deviations of workers from g, of posterior mean e and variance V, the evidence
+        # has no slope in T where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
         assert self.laplace is not None
         T, (_, mean, covariance, _) = self.effects.variance, self.laplace
         voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(regular)) < self._before_gold)

@@ -88,12 +88,10 @@ class Features(Term):
         return self.given(run.settings)
 
     def attempt(self, run: Propagation) -> Propagation:
-        """Return the best run with a prior by features if it has clearly more evidence.
-
-        Trials start from the run and, for every family of types, from no scores: without features
-        votes that share no items determine nothing, and their scores are no place to start. After
-        a few iterations only those go on that may still win.
-        """
+        """Return the best run with a prior by features if it has clearly more evidence."""
+        # Trials start from the run and, for every family of types, from no scores: without features
+        # votes that share no items determine nothing, and their scores are no place to start. After
+        # a few iterations only those go on that may still win.
         if not self.applies(run):
             return run
         trials = list(_starts(run))
@@ -233,13 +231,11 @@ class FeaturePrior(ItemPrior):
         raise NotImplementedError
 
     def learn(self, run: ItemsState) -> None:
-        """Shares that the evidence prefers, by a fixed-point step (MacKay 1992).
-
-        At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it
-        is 0 where the variance is the squared norm of its effects over the number of them that
-        votes determine: ρ_b = |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All
-        are divided by their sum: the scale is held elsewhere.
-        """
+        """Shares that the evidence prefers, by a fixed-point step (MacKay 1992)."""
+        # At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it
+        # is 0 where the variance is the squared norm of its effects over the number of them that
+        # votes determine: ρ_b = |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All
+        # are divided by their sum: the scale is held elsewhere.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
@@ -262,10 +258,8 @@ class FeaturePrior(ItemPrior):
         self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
-        """αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q.
-
-        With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_b|²/ρ_b² and γ_b/ρ_b.
-        """
+        """αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q."""
+        # With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_b|²/ρ_b² and γ_b/ρ_b.
         raise NotImplementedError
 
 
