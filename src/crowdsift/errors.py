@@ -7,13 +7,9 @@ what to do; the command line prints it without a traceback and exits with status
 from __future__ import annotations
 
 __all__ = [
-    "ConvergenceWarning",
-    "CrowdsiftError",
-    "InputError",
-    "RequestError",
-    "ResourceError",
+    "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",
     "SignWarning",
-]
+]  # fmt: skip
 
 
 class CrowdsiftError(Exception):
@@ -52,13 +48,9 @@ class InputError(CrowdsiftError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        source: str | None = None,
-        row: int | None = None,
+        self, message: str, *, source: str | None = None, row: int | None = None,
         column: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.source, self.row, self.column = source, row, column
         place = [source] if source else []
         if row is not None:

@@ -82,13 +82,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        method: str = "auto",
-        parameters: Mapping[str, Any] | None = None,
-        sides: bool = False,
-        unknown: str = "prior",
-        threads: int | None = None,
-    ) -> None:
+        self, method: str = "auto", parameters: Mapping[str, Any] | None = None,
+        sides: bool = False, unknown: str = "prior", threads: int | None = None,
+    ) -> None:  # fmt: skip
         self.method = method
         self.parameters = parameters
         self.sides = sides

@@ -100,15 +100,9 @@ class BatchSelection:
     """
 
     def __init__(
-        self,
-        state: State,
-        a: Codes,
-        b: Codes,
-        seen: Callable[[int], NDArray[np.int64]],
-        wanted: int,
-        keep_islands: bool,
-        top: int = 0,
-    ) -> None:
+        self, state: State, a: Codes, b: Codes, seen: Callable[[int], NDArray[np.int64]],
+        wanted: int, keep_islands: bool, top: int = 0,
+    ) -> None:  # fmt: skip
         self._state, self._seen, self._top = state, seen, top
         self._component = state.component.copy()
         islands = state.component if keep_islands else None

@@ -57,19 +57,11 @@ class Exported:
 
 
 def export_votes(
-    votes: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    method: str | Model | None = None,
-    to: str = "plain",
-    flip: str = "always",
-    keep: float = 0.0,
-    texts: str | None = None,
-    fitted: Any = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    **reading: Any,
-) -> Exported:
+    votes: str | os.PathLike[str], out: str | os.PathLike[str], *,
+    method: str | Model | None = None, to: str = "plain", flip: str = "always", keep: float = 0.0,
+    texts: str | None = None, fitted: Any = None, threads: int | None = None,
+    progress: Progress | None = None, **reading: Any,
+) -> Exported:  # fmt: skip
     """Write every vote with the probability that it is right, for a reward model or DPO.
 
     All columns of the source are kept, one row per vote, in its order. Added are, for the item that
@@ -186,12 +178,9 @@ def soft_labels(
 
 
 def _fit_of(
-    coded: CodedVotes,
-    method: str | Model | None,
-    fitted: Any,
-    threads: int | None,
+    coded: CodedVotes, method: str | Model | None, fitted: Any, threads: int | None,
     progress: Progress | None,
-) -> Fit:
+) -> Fit:  # fmt: skip
     """The fit that was given, or that of the votes."""
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
@@ -207,12 +196,9 @@ def _fit_of(
     chosen = model(method) if isinstance(method, str) else method
     _require_method(chosen.name)
     return fit(
-        coded.comparisons(thread_count(threads)),
-        chosen,
-        threads=threads,
-        progress=progress,
+        coded.comparisons(thread_count(threads)), chosen, threads=threads, progress=progress,
         overall=False,
-    )
+    )  # fmt: skip
 
 
 def _require_method(name: str) -> None:
@@ -221,14 +207,9 @@ def _require_method(name: str) -> None:
 
 
 def _added(
-    coded: CodedVotes,
-    result: VoteLabels,
-    turned: NDArray[np.bool_],
-    values: dict[str, NDArray[np.float64]],
-    kept: NDArray[np.intp],
-    texts: str | None,
-    to: str,
-) -> Added:
+    coded: CodedVotes, result: VoteLabels, turned: NDArray[np.bool_],
+    values: dict[str, NDArray[np.float64]], kept: NDArray[np.intp], texts: str | None, to: str,
+) -> Added:  # fmt: skip
     """The columns that are written beside those of the source."""
     taken = _taken(coded)
     renamed = {
@@ -437,11 +418,8 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
 
 
 def _difference_sd(
-    found: Fit,
-    one: NDArray[np.int64],
-    two: NDArray[np.int64],
-    rough: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    found: Fit, one: NDArray[np.int64], two: NDArray[np.int64], rough: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
     """Standard deviations of differences, by codes of the posterior; else rough ones."""
     sd = np.sqrt(rough)
     exact = None if found.posterior is None else found.posterior.difference_sd(one, two)

@@ -18,16 +18,10 @@ from crowdsift.votes.pseudonyms import is_pseudonym
 
 
 def next_pairs(
-    votes: Any,
-    pairs: int = 10,
-    *,
-    workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
-    items: Iterable[Any] = (),
-    islands: str = "connect",
-    columns: Mapping[str, str] | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-) -> Table:
+    votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
+    items: Iterable[Any] = (), islands: str = "connect", columns: Mapping[str, str] | None = None,
+    seed: int = 0, threads: int | None = None,
+) -> Table:  # fmt: skip
     """The comparisons worth asking next; see `Selector.choose`.
 
     Parameters

@@ -101,15 +101,11 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
     state = stopping(selector.belief, goal, confidence)
     claim = [item_label(label, "") for label in selector.items[state.claim]]
     return {
-        "statements": [sentence(goal, state, claim, confidence)],
-        "ranking": ranking,
-        "judges": judges,
-        "warnings": list(found.warnings),
-        "settled": state.settled,
-        "reached": state.confidence,
-        "claim": claim,
+        "statements": [sentence(goal, state, claim, confidence)], "ranking": ranking,
+        "judges": judges, "warnings": list(found.warnings), "settled": state.settled,
+        "reached": state.confidence, "claim": claim,
         "open": [str(label) for label in selector.items[state.open_items]][:20],
-    }
+    }  # fmt: skip
 
 
 def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:

@@ -42,11 +42,8 @@ class Links:
 
 
 def open_study(
-    path: Path,
-    items: str | None,
-    given: Mapping[str, Any],
-    gold: str | None = None,
-) -> Store:
+    path: Path, items: str | None, given: Mapping[str, Any], gold: str | None = None,
+) -> Store:  # fmt: skip
     """Open a study, or make it if there is none; options that are given replace earlier ones."""
     require_packages()
     given = {name: value for name, value in given.items() if value is not None}

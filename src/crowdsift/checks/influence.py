@@ -61,13 +61,10 @@ class ScoreModel:
         if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled
             prior = float(fit.population.get("scale", 1.0)) ** 2
         return ScoreModel(
-            votes.first.astype(np.int64),
-            votes.second.astype(np.int64),
+            votes.first.astype(np.int64), votes.second.astype(np.int64),
             votes.outcome.astype(np.float64),
-            worker_slopes(fit, votes)[votes.worker_codes().astype(np.int64)],
-            votes.n_items,
-            prior,
-        )
+            worker_slopes(fit, votes)[votes.worker_codes().astype(np.int64)], votes.n_items, prior,
+        )  # fmt: skip
 
     def scores(self, weight: Vector, start: Vector) -> Vector:
         """The maximum for these weights, by Newton's method; long steps are halved."""

@@ -151,14 +151,9 @@ def predicted_probability(
 
 
 def fit_without(
-    votes: Comparisons,
-    model: Model,
-    flagged: NDArray[np.bool_],
-    scores: NDArray[np.float64],
-    *,
-    mirror: bool = False,
-    resources: Resources | None = None,
-) -> Without | str:
+    votes: Comparisons, model: Model, flagged: NDArray[np.bool_], scores: NDArray[np.float64], *,
+    mirror: bool = False, resources: Resources | None = None,
+) -> Without | str:  # fmt: skip
     """Fit again without the votes of flagged workers, or say why not."""
     # `mirror`: whether the sign was settled by more than the votes: the refit is turned to agree.
     if not flagged.any():
@@ -181,12 +176,9 @@ def fit_without(
     rank = np.zeros(k, np.int64)
     rank[left] = ranks(found[left], group[left])
     return Without(
-        rank=rank,
-        before=ranks(scores, components(votes)),
-        tau=tau,
-        lost=int((~left).sum()),
+        rank=rank, before=ranks(scores, components(votes)), tau=tau, lost=int((~left).sum()),
         components=len(np.unique(group[left])),
-    )
+    )  # fmt: skip
 
 
 def _agreement(

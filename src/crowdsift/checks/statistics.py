@@ -152,14 +152,10 @@ def fit_statistics(
         misfit = workers["misfit"] & (fit.worker_table["verdict"] != "distinct")
         workers = Table({**workers, "misfit": misfit.astype(bool)})
     return FitStatistics(
-        separation=found,
-        split_half=correlation,
-        agreement=agreement_alpha(votes, fit.level),
-        triads=count_triads(votes, p, seed),
-        workers=workers,
-        items=items,
+        separation=found, split_half=correlation, agreement=agreement_alpha(votes, fit.level),
+        triads=count_triads(votes, p, seed), workers=workers, items=items,
         scale_separation=scale_separation(votes),
-    )
+    )  # fmt: skip
 
 
 _HALF_WIN = 0.3  # epsilon of Bertoli-Barsotti and Punzo (2012)

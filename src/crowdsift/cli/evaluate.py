@@ -13,38 +13,23 @@ from crowdsift.cli.terminal import print_text, step_progress, to_json
 def evaluate(
     votes: opt.Votes,
     truth: Annotated[
-        str | None,
-        READS,
+        str | None, READS,
         typer.Option(
             help="File with the columns item and score; without it left-out votes are predicted."
         ),
     ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
-    tune: opt.Tune = False,
-    dimensions: opt.Dimensions = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    covariates: opt.Covariates = None,
-    features: opt.OldFeatures = None,
-    classes: opt.Classes = None,
-    item_features: ItemFeaturesFile = None,
-    item_text: ItemTextFile = None,
-    item_features_missing: MissingFeatures = "error",
-    as_json: opt.AsJson = False,
-    no_workers: opt.NoWorkers = False,
-    sides: opt.Sides = None,
-    query: opt.Query = None,
-    engine: opt.EngineName = "auto",
-    threads: opt.Threads = None,
-    seed: opt.Seed = 0,
+    tune: opt.Tune = False, dimensions: opt.Dimensions = None, format_: opt.FormatName = "auto",
+    columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,
+    unique: opt.Unique = None, encoding: opt.Encoding = None, skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None, covariates: opt.Covariates = None,
+    features: opt.OldFeatures = None, classes: opt.Classes = None,
+    item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
+    item_features_missing: MissingFeatures = "error", as_json: opt.AsJson = False,
+    no_workers: opt.NoWorkers = False, sides: opt.Sides = None, query: opt.Query = None,
+    engine: opt.EngineName = "auto", threads: opt.Threads = None, seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare methods by the true scores of items, or by how they predict left-out votes."""
     import crowdsift
     from crowdsift.lab.evaluation import chosen_models

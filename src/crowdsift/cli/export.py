@@ -56,30 +56,17 @@ Fitted = Annotated[
 
 
 def export(
-    votes: opt.VotesOrFolder,
-    out: Target = None,
-    method: Method = None,
-    settings: opt.Settings = None,
-    to: To = "plain",
-    flip: Flip = "always",
+    votes: opt.VotesOrFolder, out: Target = None, method: Method = None,
+    settings: opt.Settings = None, to: To = "plain", flip: Flip = "always",
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
-    texts: Texts = None,
-    fitted: Fitted = None,
-    head: Head = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    no_workers: opt.NoWorkers = False,
-    sides: opt.Sides = None,
+    texts: Texts = None, fitted: Fitted = None, head: Head = None, format_: opt.FormatName = "auto",
+    columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,
+    unique: opt.Unique = None, encoding: opt.Encoding = None, skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
     query: opt.Query = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
     threads: opt.Threads = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
 

@@ -135,13 +135,9 @@ def _refuse_unused(
     from crowdsift.fitting.rows import refuse_unused
 
     refuse_unused(
-        model,
-        True,
-        covariates=bool(covariates),
-        classes=bool(classes),
-        tune=tune,
+        model, True, covariates=bool(covariates), classes=bool(classes), tune=tune,
         items=bool(items),
-    )
+    )  # fmt: skip
 
 
 def _named_model(
@@ -190,13 +186,9 @@ def _refuse_targets(
 
 
 def _completed(
-    result: "Fit",
-    steps: _Steps,
-    intake: "Intake | None",
-    robustness: bool,
-    statistics: bool,
+    result: "Fit", steps: _Steps, intake: "Intake | None", robustness: bool, statistics: bool,
     gold: str | None,
-) -> "Fit":
+) -> "Fit":  # fmt: skip
     """Add times of work where they are known, robustness and statistics where asked for."""
     if intake is not None and intake.work_seconds and result.worker_table.height:
         result = result.with_seconds(intake.work_seconds)

@@ -44,26 +44,15 @@ Reask = Annotated[
 def next_(
     votes: opt.VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
-    workers: Askable = None,
-    items: Items = None,
-    keep_islands: KeepIslands = False,
+    workers: Askable = None, items: Items = None, keep_islands: KeepIslands = False,
     reask: Reask = False,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    no_workers: opt.NoWorkers = False,
-    query: opt.Query = None,
-    as_json: opt.AsJson = False,
-    threads: opt.Threads = None,
-    seed: opt.Seed = 0,
-    quiet: opt.Quiet = False,
-) -> None:
+    format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
+    where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
+    skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, no_workers: opt.NoWorkers = False,
+    query: opt.Query = None, as_json: opt.AsJson = False, threads: opt.Threads = None,
+    seed: opt.Seed = 0, quiet: opt.Quiet = False,
+) -> None:  # fmt: skip
     """Choose the comparisons worth asking next, and whom to ask."""
     import crowdsift
     from crowdsift.active.next_pairs import next_pairs, second_opinions
@@ -81,14 +70,10 @@ def next_(
         queries = second_opinions(given, pairs, threads=threads)
     else:
         queries = next_pairs(
-            given,
-            pairs,
-            workers=workers if workers in (None, "all") else read_capacities(workers),
+            given, pairs, workers=workers if workers in (None, "all") else read_capacities(workers),
             items=read_labels(items) if items else (),
-            islands="keep" if keep_islands else "connect",
-            seed=seed,
-            threads=threads,
-        )
+            islands="keep" if keep_islands else "connect", seed=seed, threads=threads,
+        )  # fmt: skip
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")
     if out is not None:

@@ -100,8 +100,7 @@ def _target(given: Mapping[str, Any]) -> Path | None:
 def report(
     directory: FitFolder,
     out: Annotated[
-        Path | None,
-        Writes(place=_target),
+        Path | None, Writes(place=_target),
         typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
@@ -114,15 +113,12 @@ def report(
         ),
     ] = False,
     plots: Annotated[
-        Path | None,
-        Writes(lambda: _PLOTS),
+        Path | None, Writes(lambda: _PLOTS),
         typer.Option(help="Folder for the figures, each as PDF and as SVG, instead of a page."),
     ] = None,
-    hide_workers: HideWorkers = False,
-    hide_key: HideKey = None,
-    threads: Threads = None,
+    hide_workers: HideWorkers = False, hide_key: HideKey = None, threads: Threads = None,
     quiet: Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make the report of a saved fit, without fitting again."""
     import crowdsift
     from crowdsift.report import STAGES, make_report
@@ -172,17 +168,14 @@ def compare(
         Path, READS, typer.Argument(metavar="DIR", help="The folder of the second fit.")
     ],
     plot: Annotated[
-        Path | None,
-        Writes(),
+        Path | None, Writes(),
         typer.Option(help="File for a plot of the two scores: .pdf, .svg or .png."),
     ] = None,
     out: Annotated[
         Path | None, Writes(), typer.Option(help="CSV file for the items of both.")
     ] = None,
-    level: opt.Level = 0.9,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
+    level: opt.Level = 0.9, as_json: AsJson = False, quiet: Quiet = False,
+) -> None:  # fmt: skip
     """Compare the scores of two saved fits: two sessions, or two panels, on the same items."""
     import crowdsift
     from crowdsift.io.files import replace_file
@@ -224,15 +217,12 @@ Unknown = Annotated[
 
 
 def predict(
-    directory: FitFolder,
-    pairs: Pairs,
-    unknown: Unknown = "error",
+    directory: FitFolder, pairs: Pairs, unknown: Unknown = "error",
     out: Annotated[
         Path | None, Writes(), typer.Option(help="CSV file for the predictions.")
     ] = None,
-    as_json: AsJson = False,
-    hide_key: HideKey = None,
-) -> None:
+    as_json: AsJson = False, hide_key: HideKey = None,
+) -> None:  # fmt: skip
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io.files import replace_file

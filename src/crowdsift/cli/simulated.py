@@ -14,8 +14,7 @@ def simulate(
     items: Annotated[int, typer.Option(help="How many items.")],
     comparisons: Annotated[int, typer.Option(help="How many votes.")],
     out: Annotated[
-        Path,
-        Writes(lambda: ("votes.csv", "items.csv", "workers.csv")),
+        Path, Writes(lambda: ("votes.csv", "items.csv", "workers.csv")),
         typer.Option(help="Folder for votes.csv, items.csv, workers.csv."),
     ],
     workers: Annotated[
@@ -32,14 +31,11 @@ def simulate(
         ),
     ] = "bora-em",
     like: Annotated[
-        str | None,
-        READS,
+        str | None, READS,
         typer.Option(help="A file of votes: each worker votes as often as one in it."),
     ] = None,
-    columns: Columns = None,
-    query: Query = None,
-    seed: Seed = 0,
-) -> None:
+    columns: Columns = None, query: Query = None, seed: Seed = 0,
+) -> None:  # fmt: skip
     """Draw votes from a model with known scores and workers."""
     import crowdsift
 
@@ -51,14 +47,10 @@ def simulate(
     if workers is None:
         raise RequestError("say how many workers with --workers, or take them --like VOTES")
     drawn = crowdsift.simulate(
-        items,
-        workers,
-        comparisons,
-        reliability=None if reliability is None else _interval(reliability),
-        model=model,
-        loads=loads,
-        seed=seed,
-    )
+        items, workers, comparisons,
+        reliability=None if reliability is None else _interval(reliability), model=model,
+        loads=loads, seed=seed,
+    )  # fmt: skip
     drawn.write(out)
     say(f"Written: {out}/votes.csv, items.csv, workers.csv ({comparisons} votes)")
 

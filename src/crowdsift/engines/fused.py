@@ -102,14 +102,9 @@ class FusedLaplacian(Protocol):
     """An `Operator` that solves for many right-hand sides at once."""
 
     def solve_rows(
-        self,
-        rhs: NDArray[np.float32],
-        start: NDArray[np.float32],
-        *,
-        shift: float,
-        tolerance: float,
-        most: int = 1_000,
-    ) -> NDArray[np.float32]:
+        self, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float,
+        tolerance: float, most: int = 1_000,
+    ) -> NDArray[np.float32]:  # fmt: skip
         """Solve (A + shift I) x = b for every row b, in single precision."""
 
     def pair_distances(self, rows: NDArray[np.float32]) -> Vector:
@@ -117,13 +112,9 @@ class FusedLaplacian(Protocol):
 
 
 def solve_rows(
-    operator: Operator,
-    rhs: NDArray[np.float32],
-    start: NDArray[np.float32],
-    *,
-    shift: float,
+    operator: Operator, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float,
     tolerance: float,
-) -> NDArray[np.float32]:
+) -> NDArray[np.float32]:  # fmt: skip
     """Solve for every row: at once where the operator can, else one after the other."""
     if isinstance(operator, FusedLaplacian):
         return operator.solve_rows(rhs, start, shift=shift, tolerance=tolerance)

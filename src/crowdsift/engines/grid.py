@@ -209,17 +209,9 @@ class TypeSites(Protocol):
 
     @changes
     def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Items,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: WorkerMask | None = None,
-    ) -> SiteUpdate:
+        self, levels: Vector, prior: Vector, means: Items, *, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None = None, workers: WorkerMask | None = None,
+    ) -> SiteUpdate:  # fmt: skip
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
         Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and

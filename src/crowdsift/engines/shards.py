@@ -56,16 +56,12 @@ def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
     rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
     beyond = max(votes.n_workers - end, 0)
     return replace(
-        votes,
-        first=votes.first[rows],
-        second=votes.second[rows],
-        outcome=votes.outcome[rows],
-        weight=votes.weight[rows],
-        offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
+        votes, first=votes.first[rows], second=votes.second[rows], outcome=votes.outcome[rows],
+        weight=votes.weight[rows], offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
         workers=votes.workers[begin:end],
         features=None if votes.features is None else votes.features[rows],
         n_gold=max(min(votes.n_gold - beyond, end - begin), 0),
-    )
+    )  # fmt: skip
 
 
 def shared_pairs(

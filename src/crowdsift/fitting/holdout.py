@@ -20,14 +20,9 @@ _WIDEST = 1e4  # times or through the default value
 
 
 def left_out_log_likelihood(
-    votes: Comparisons,
-    model: Model,
-    *,
-    count: int = 5,
-    seed: int = 0,
-    engine: str = "auto",
+    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto",
     threads: int | None = None,
-) -> float:
+) -> float:  # fmt: skip
     """Mean log-likelihood of votes that the model was not fitted to."""
     return _left_out(votes, model, Resources(engine, None, threads), count, seed)
 
@@ -62,14 +57,9 @@ class Tuning:
 
 
 def tune(
-    votes: Comparisons,
-    model: Model,
-    *,
-    count: int = 5,
-    seed: int = 0,
-    engine: str = "auto",
+    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto",
     threads: int | None = None,
-) -> Tuning:
+) -> Tuning:  # fmt: skip
     """Choose the model's penalty by left-out votes.
 
     Goes up or down from the value given, by factors of √10, as long as the mean log-likelihood

@@ -48,13 +48,9 @@ class VoteRows(NamedTuple):
 
 
 def read_rows(
-    votes: Any,
-    options: ReadOptions,
-    *,
-    group: str | None = None,
-    time: str | None = None,
+    votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None,
     batch: bool = False,
-) -> tuple[Comparisons, VoteRows]:
+) -> tuple[Comparisons, VoteRows]:  # fmt: skip
     """Read votes, and from the same rows the columns that say what goes together, and when.
 
     Parameters
@@ -89,16 +85,12 @@ def read_rows(
         count = len(coded.first)
         ones = np.ones(count)
         rows = VoteRows(
-            coded.first.astype(np.int64),
-            coded.second.astype(np.int64),
+            coded.first.astype(np.int64), coded.second.astype(np.int64),
             ones if coded.outcome is None else coded.outcome.astype(np.float64),
             ones if coded.weight is None else coded.weight.astype(np.float64),
             np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
-            groups,
-            group or "",
-            moments,
-            read_batch(coded.table.all_rows) if batch else None,
-        )
+            groups, group or "", moments, read_batch(coded.table.all_rows) if batch else None,
+        )  # fmt: skip
         return coded.comparisons(thread_count(options.threads)), rows
 
 
@@ -117,13 +109,9 @@ def votes_and_rows(
 
 
 def votes_for_fit(
-    votes: Any,
-    options: ReadOptions,
-    group: str | VoteRows | None,
-    time: str | None,
-    resources: Resources,
-    needs_rows: bool,
-) -> tuple[Comparisons, VoteRows | None]:
+    votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None,
+    resources: Resources, needs_rows: bool,
+) -> tuple[Comparisons, VoteRows | None]:  # fmt: skip
     """As `votes_and_rows`; read by the engine itself where it can, and no row is needed here.
 
     Parameters

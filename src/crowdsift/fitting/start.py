@@ -175,13 +175,9 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str] | None,
-        model: Model,
-        votes: Comparisons,
-        gold: Gold | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+        self, folder: str | os.PathLike[str] | None, model: Model, votes: Comparisons,
+        gold: Gold | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         self._folder, self._progress = None if folder is None else Path(folder), progress
         self._about = _about(model, votes, gold)
         self._tensors: dict[str, Any] = {}
@@ -219,12 +215,9 @@ class Checkpoints:
 
 @contextmanager
 def checkpointed(
-    folder: str | os.PathLike[str] | None,
-    model: Model,
-    votes: Comparisons,
-    gold: Gold | None,
+    folder: str | os.PathLike[str] | None, model: Model, votes: Comparisons, gold: Gold | None,
     progress: Progress | None,
-) -> Iterator[Progress | None]:
+) -> Iterator[Progress | None]:  # fmt: skip
     """Yield progress that keeps the iterate; an error of the engine names where it was written."""
     kept = Checkpoints(folder, model, votes, gold, progress)
     try:

@@ -44,16 +44,10 @@ _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
 def open_source(
-    source: Any,
-    threads: int | None = None,
-    *,
-    partitions: bool = False,
-    skip_bad: bool = False,
-    worker_from_path: bool | str = False,
-    query: str | None = None,
-    encoding: str = "utf-8",
+    source: Any, threads: int | None = None, *, partitions: bool = False, skip_bad: bool = False,
+    worker_from_path: bool | str = False, query: str | None = None, encoding: str = "utf-8",
     called: str = "",
-) -> Source:
+) -> Source:  # fmt: skip
     """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
     # Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):

@@ -57,15 +57,9 @@ class FileSource(Source):
     """
 
     def __init__(
-        self,
-        source: str,
-        threads: int,
-        *,
-        partitions: bool = False,
-        skip_bad: bool = False,
-        worker_from_path: bool | str = False,
-        encoding: str = "utf-8",
-    ) -> None:
+        self, source: str, threads: int, *, partitions: bool = False, skip_bad: bool = False,
+        worker_from_path: bool | str = False, encoding: str = "utf-8",
+    ) -> None:  # fmt: skip
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
         self._place = "rowid"
@@ -125,13 +119,9 @@ class FileSource(Source):
         return named
 
     def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
         condition: str = "",
-    ) -> int:
+    ) -> int:  # fmt: skip
         """See `Source.load`."""
         names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}

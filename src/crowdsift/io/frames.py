@@ -113,13 +113,9 @@ class FrameSource(Source):
                 self.backend = backend
 
     def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
         condition: str = "",
-    ) -> int:
+    ) -> int:  # fmt: skip
         """See `Source.load`."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         if condition:

@@ -202,12 +202,9 @@ def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
 
 
 def _refuse_unknown(
-    table: Source,
-    names: list[str],
-    labels: NDArray[np.object_],
-    pair: list[NDArray[np.uint32]],
+    table: Source, names: list[str], labels: NDArray[np.object_], pair: list[NDArray[np.uint32]],
     place: NDArray[np.int64],
-) -> None:
+) -> None:  # fmt: skip
     """Refuse gold about items that are not among the votes."""
     unknown = [place[codes] < 0 for codes in pair]
     rows = unknown[0] | unknown[1]
@@ -224,11 +221,8 @@ def _refuse_unknown(
 
 
 def _refuse_cycle(
-    table: Source,
-    items: NDArray[np.object_],
-    winner: NDArray[np.int64],
-    loser: NDArray[np.int64],
-) -> None:
+    table: Source, items: NDArray[np.object_], winner: NDArray[np.int64], loser: NDArray[np.int64],
+) -> None:  # fmt: skip
     """Refuse a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
     row_of: dict[tuple[int, int], int] = {}
     for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):

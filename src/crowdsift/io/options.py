@@ -23,18 +23,9 @@ MEANINGS = ("left", "right", "tie", "both bad")
 _NO_ANSWER = ("", "empty", "none", "skip")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = (
-    "columns",
-    "format",
-    "values",
-    "where",
-    "unique",
-    "sides",
-    "partitions",
-    "worker_from_path",
-    "worker_columns",
-    "encoding",
-    "hide_workers",
-)
+    "columns", "format", "values", "where", "unique", "sides", "partitions", "worker_from_path",
+    "worker_columns", "encoding", "hide_workers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

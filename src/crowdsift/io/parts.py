@@ -91,15 +91,8 @@ def partitions_of(path: str) -> dict[str, str]:
 _SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 # Names of files that say nothing about who voted.
 _NO_NAMES = (
-    "result",
-    "results",
-    "annotations",
-    "verdicts",
-    "judgments",
-    "outputs",
-    "votes",
-    "data",
-)
+    "result", "results", "annotations", "verdicts", "judgments", "outputs", "votes", "data",
+)  # fmt: skip
 
 
 def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, str] | None]:
@@ -149,12 +142,9 @@ def scan(part: Part, *, numbered: bool = False, sample: int = -1) -> str:
 
 
 def scan_rows(
-    part: Part,
-    names: Iterable[str],
-    texts: Iterable[str] = (),
-    late: Iterable[str] = (),
+    part: Part, names: Iterable[str], texts: Iterable[str] = (), late: Iterable[str] = (),
     longest: int = 2_000_000,
-) -> str:
+) -> str:  # fmt: skip
     """Return the table function that reads the rows of a file.
 
     JSON gives the columns named, each as the JSON it is; those of `texts` as text.
@@ -189,15 +179,9 @@ def field_of(part: Part, name: str) -> str:
 
 
 def selected(
-    part: Part,
-    names: Sequence[str],
-    reading: str,
-    *,
-    replies: Sequence[str] = (),
-    prompts: Sequence[str] = (),
-    condition: str = "",
-    late: Sequence[str] = (),
-) -> str:
+    part: Part, names: Sequence[str], reading: str, *, replies: Sequence[str] = (),
+    prompts: Sequence[str] = (), condition: str = "", late: Sequence[str] = (),
+) -> str:  # fmt: skip
     """Select the columns asked for, named c0, c1 and so on.
 
     Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows
@@ -463,17 +447,10 @@ def require_room(parts: Sequence[Part], run: Run) -> None:
 
 
 def load_part(
-    part: Part,
-    names: Sequence[str],
-    into: str,
-    run: Run,
-    folder: TemporaryFolder,
-    *,
-    replies: Sequence[str] = (),
-    prompts: Sequence[str] = (),
-    condition: str = "",
+    part: Part, names: Sequence[str], into: str, run: Run, folder: TemporaryFolder, *,
+    replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = "",
     skip_bad: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Load the columns of a file; `into` is the head of the query that takes them.
 
     The records of a text file are counted apart, and what DuckDB read is compared with that.

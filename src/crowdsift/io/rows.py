@@ -375,19 +375,11 @@ class Selection:
         count = np.bincount(self.state, minlength=5).tolist()
         reasons = Counter(reason for _, reason in self.reasons.values())
         return Intake(
-            format=name,
-            rows=len(self.state),
-            used=count[self.USED],
-            empty=count[self.EMPTY],
-            duplicates=count[self.DUPLICATE],
-            set_aside=count[self.ASIDE],
-            left_out=count[self.LEFT_OUT],
-            votes=votes,
-            both_bad=both_bad,
-            reasons=tuple(reasons.most_common()),
-            notes=notes,
-            known=self.known,
-        )
+            format=name, rows=len(self.state), used=count[self.USED], empty=count[self.EMPTY],
+            duplicates=count[self.DUPLICATE], set_aside=count[self.ASIDE],
+            left_out=count[self.LEFT_OUT], votes=votes, both_bad=both_bad,
+            reasons=tuple(reasons.most_common()), notes=notes, known=self.known,
+        )  # fmt: skip
 
     def refuse_nothing(self) -> None:
         """Refuse a table of which no row is left."""

@@ -125,13 +125,9 @@ class RecordedFolder:
 
 
 def write_recorded(
-    directory: str | os.PathLike[str],
-    name: str,
-    record: Mapping[str, Any],
-    files: Mapping[str, bytes],
-    *,
-    ours: Iterable[str] = (),
-) -> None:
+    directory: str | os.PathLike[str], name: str, record: Mapping[str, Any],
+    files: Mapping[str, bytes], *, ours: Iterable[str] = (),
+) -> None:  # fmt: skip
     """Write files and the record that names them, all or none."""
     # Files that only an earlier record named are removed. `name`, `record`: the name and the
     # content of the record; the list of files is added; `ours`: names of files that such a folder

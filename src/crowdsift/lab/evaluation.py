@@ -32,25 +32,13 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    votes: Any,
-    truth: Any = None,
-    methods: str | Sequence[str | Model] = "all",
-    *,
-    columns: Mapping[str, str] | None = None,
-    workers: bool = True,
-    sides: bool | None = None,
-    covariates: Sequence[str] = (),
-    classes: Any = None,
-    items: Any = None,
-    item_text: Any = None,
-    item_features_missing: str = "error",
-    tune: bool = False,
-    dimensions: int | str | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-    seed: int = 0,
+    votes: Any, truth: Any = None, methods: str | Sequence[str | Model] = "all", *,
+    columns: Mapping[str, str] | None = None, workers: bool = True, sides: bool | None = None,
+    covariates: Sequence[str] = (), classes: Any = None, items: Any = None, item_text: Any = None,
+    item_features_missing: str = "error", tune: bool = False, dimensions: int | str | None = None,
+    engine: str = "auto", threads: int | None = None, seed: int = 0,
     progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Fit methods to the same votes and compare each order with the truth, or with left-out votes.
 
     A method that needs more than the votes hold runs in a reduced form, or not at all, and its
@@ -94,12 +82,9 @@ def evaluate(
     """
     models = chosen_models(methods, dimensions)
     options = ReadOptions(
-        columns=columns or {},
-        workers=workers,
-        sides=sides,
-        covariates=tuple(covariates),
+        columns=columns or {}, workers=workers, sides=sides, covariates=tuple(covariates),
         threads=threads,
-    )
+    )  # fmt: skip
     comparisons = with_classes(read_votes(votes, options), classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     if dimensions is not None:
@@ -147,12 +132,9 @@ def chosen_models(
 
 
 def _record(
-    method: str,
-    scores: NDArray[np.float64] | None,
-    target: NDArray[np.float64] | None,
-    seconds: float | None,
-    notes: list[str],
-) -> dict[str, Any]:
+    method: str, scores: NDArray[np.float64] | None, target: NDArray[np.float64] | None,
+    seconds: float | None, notes: list[str],
+) -> dict[str, Any]:  # fmt: skip
     nothing = float("nan")
     plain = either = Metrics(nothing, nothing, nothing)
     if scores is not None and target is not None:
@@ -212,17 +194,10 @@ class LeftOut(NamedTuple):
 
 
 def cross_validate(
-    votes: Comparisons,
-    models: Sequence[Model],
-    *,
-    schemes: Sequence[str] = SCHEMES,
-    count: int = 5,
-    tune: bool = False,
-    engine: str = "auto",
-    threads: int | None = None,
-    seed: int = 0,
-    progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:
+    votes: Comparisons, models: Sequence[Model], *, schemes: Sequence[str] = SCHEMES,
+    count: int = 5, tune: bool = False, engine: str = "auto", threads: int | None = None,
+    seed: int = 0, progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Leave votes out, fit the others, and compare predictions with what was voted."""
     # `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are
     # then new to the fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`,
@@ -277,14 +252,9 @@ def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> 
 
 
 def _predicted(
-    parts: list[tuple[Comparisons, Comparisons]],
-    model: Model,
-    votes: Comparisons,
-    tune: bool,
-    engine: str,
-    threads: int | None,
-    seed: int,
-) -> tuple[LeftOut | None, str]:
+    parts: list[tuple[Comparisons, Comparisons]], model: Model, votes: Comparisons, tune: bool,
+    engine: str, threads: int | None, seed: int,
+) -> tuple[LeftOut | None, str]:  # fmt: skip
     """Predictions of all left-out votes, or why there are none."""
     relaxed, note = model.relax(votes)
     uses_features = votes.features is not None and not relaxed.takes_covariates

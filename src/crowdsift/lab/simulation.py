@@ -91,15 +91,9 @@ class Simulation:
         # Items and workers that have no vote keep their codes, so that estimates align with the
         # truth.
         return Comparisons.from_codes(
-            self.first,
-            self.second,
-            worker=self.worker,
-            outcome=self.outcome,
-            items=self.items,
-            workers=self.workers,
-            sides_known=True,
-            source=f"votes simulated from {self.model}",
-        )
+            self.first, self.second, worker=self.worker, outcome=self.outcome, items=self.items,
+            workers=self.workers, sides_known=True, source=f"votes simulated from {self.model}",
+        )  # fmt: skip
 
     def write(self, directory: str | os.PathLike[str]) -> None:
         """Write votes.csv, items.csv and workers.csv, all of them or none."""
@@ -131,16 +125,10 @@ class Simulation:
 
 
 def simulate(
-    items: int,
-    workers: int,
-    comparisons: int,
-    *,
-    reliability: tuple[float, float] | None = None,
-    model: str = "bora-em",
-    reliabilities: ArrayLike | None = None,
-    loads: ArrayLike | None = None,
+    items: int, workers: int, comparisons: int, *, reliability: tuple[float, float] | None = None,
+    model: str = "bora-em", reliabilities: ArrayLike | None = None, loads: ArrayLike | None = None,
     seed: int = 0,
-) -> Simulation:
+) -> Simulation:  # fmt: skip
     """Draw votes from a model.
 
     The truth depends on the seed, the model and the numbers of items and workers alone: with

@@ -93,19 +93,12 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
     low_is_left = rng.integers(0, 2, size=int(pair.max()) + 1).astype(bool)[pair]
     swap = (votes.first < votes.second) != low_is_left
     return Comparisons.from_codes(
-        np.where(swap, votes.second, votes.first),
-        np.where(swap, votes.first, votes.second),
+        np.where(swap, votes.second, votes.first), np.where(swap, votes.first, votes.second),
         worker=votes.worker_codes() if votes.has_workers else None,
         outcome=np.where(swap, 1.0 - votes.outcome, votes.outcome).astype(np.float32),
-        weight=votes.weight,
-        items=votes.items,
-        workers=votes.workers,
-        sides_known=True,
-        by=votes.by,
-        source=votes.source,
-        backend=votes.backend,
-        summed=True,
-    )
+        weight=votes.weight, items=votes.items, workers=votes.workers, sides_known=True,
+        by=votes.by, source=votes.source, backend=votes.backend, summed=True,
+    )  # fmt: skip
 
 
 def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
@@ -148,12 +141,9 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
 
 
 def _joined(
-    votes: Comparisons,
-    rows: NDArray[np.int64],
-    outcome: NDArray[np.float32],
-    kinds: NDArray[np.str_],
-    each: int,
-) -> Comparisons:
+    votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32],
+    kinds: NDArray[np.str_], each: int,
+) -> Comparisons:  # fmt: skip
     """The votes and those of spammers, under names that nobody has."""
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
@@ -171,12 +161,7 @@ def _joined(
         np.concatenate([votes.second, votes.second[rows]]),
         worker=code[np.concatenate([votes.worker_codes(), spammer])],
         outcome=np.concatenate([votes.outcome, outcome]),
-        weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]),
-        items=votes.items,
-        workers=labels[order],
-        sides_known=True,
-        by=votes.by,
-        source=votes.source,
-        backend=votes.backend,
-        summed=True,
-    )
+        weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]), items=votes.items,
+        workers=labels[order], sides_known=True, by=votes.by, source=votes.source,
+        backend=votes.backend, summed=True,
+    )  # fmt: skip

@@ -23,36 +23,13 @@ from crowdsift.models.rank_centrality import RankCentrality
 from crowdsift.models.sift import Sift
 
 __all__ = [
-    "BARP",
-    "HBTL",
-    "HTCV",
-    "MODELS",
-    "BoraEM",
-    "BoraMAP",
-    "BradleyTerry",
-    "CrowdBT",
-    "Estimate",
-    "FactorBT",
-    "Model",
-    "RankCentrality",
-    "Sift",
-    "Start",
-    "as_model",
-    "model",
-]
+    "BARP", "HBTL", "HTCV", "MODELS", "BoraEM", "BoraMAP", "BradleyTerry", "CrowdBT", "Estimate",
+    "FactorBT", "Model", "RankCentrality", "Sift", "Start", "as_model", "model",
+]  # fmt: skip
 
 _KINDS: tuple[type[Model], ...] = (
-    BradleyTerry,
-    RankCentrality,
-    CrowdBT,
-    FactorBT,
-    BARP,
-    HTCV,
-    HBTL,
-    BoraEM,
-    BoraMAP,
-    Sift,
-)
+    BradleyTerry, RankCentrality, CrowdBT, FactorBT, BARP, HTCV, HBTL, BoraEM, BoraMAP, Sift,
+)  # fmt: skip
 MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}
 DEFAULT = Sift.name
 

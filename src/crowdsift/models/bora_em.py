@@ -92,16 +92,11 @@ class BoraEM(BoltzmannModel):
         if start is not None and start.workers is not None:
             slopes = start.workers
         state, trace = polya_gamma_em(
-            required(engine.em),
-            np.zeros(facts.n_items) if start is None else start.scores,
-            slopes,
-            total_weight=facts.total_weight,
-            alternations=self.alternations,
-            item_ridge=self.item_ridge,
-            worker_ridge=self.reliability_sd**-2,
-            rule=rule,
+            required(engine.em), np.zeros(facts.n_items) if start is None else start.scores, slopes,
+            total_weight=facts.total_weight, alternations=self.alternations,
+            item_ridge=self.item_ridge, worker_ridge=self.reliability_sd**-2, rule=rule,
             depth=5 if self.accelerate else 0,
-        )
+        )  # fmt: skip
         notes: tuple[Diagnostic, ...] = ()
         if not state.scores.any():
             nothing = "the votes hold no information: all scores and reliabilities are 0"
@@ -112,14 +107,10 @@ class BoraEM(BoltzmannModel):
         shift = self.item_ridge * max(state.e_step.precision / facts.total_weight, 1e-12)
         at = required(engine.slopes).curvature(state.scores, state.slopes)
         return Estimate(
-            scores=state.scores,
-            log_likelihood=state.e_step.log_likelihood,
-            rule=rule,
-            trace=trace,
-            precision=ScorePrecision.of(at.laplacian, facts, shift),
-            theta=state.slopes[:, None],
+            scores=state.scores, log_likelihood=state.e_step.log_likelihood, rule=rule, trace=trace,
+            precision=ScorePrecision.of(at.laplacian, facts, shift), theta=state.slopes[:, None],
             workers=WorkerEstimate(
                 state.slopes, 1.0 / np.sqrt(at.information + self.reliability_sd**-2)
             ),
             diagnostics=notes,
-        )
+        )  # fmt: skip

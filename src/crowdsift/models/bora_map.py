@@ -161,15 +161,12 @@ class BoraMAP(BoltzmannModel):
             scores, size = np.zeros_like(scores), 1.0
         scores, slopes = np.asarray(scores / size), np.asarray(at.slopes * size)
         return Estimate(
-            scores=scores,
-            log_likelihood=at.value,
-            rule=rule,
+            scores=scores, log_likelihood=at.value, rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(engine, scores, slopes, size),
-            theta=slopes[:, None],
+            precision=self._precision(engine, scores, slopes, size), theta=slopes[:, None],
             workers=WorkerEstimate(slopes, np.asarray(size / np.sqrt(at.curvature))),
             sign=self._sign(engine, at, size),
-        ), size
+        ), size  # fmt: skip
 
     def _sign(self, engine: Engine, at: Profile, size: float) -> SignSupport | None:
         """Count the workers for and against the sign."""

@@ -87,14 +87,9 @@ class ComponentCovariance:
     """
 
     def __init__(
-        self,
-        component: NDArray[np.integer],
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        weight: Vector,
-        shift: float,
-        size: float = 1.0,
-    ) -> None:
+        self, component: NDArray[np.integer], low: NDArray[np.integer], high: NDArray[np.integer],
+        weight: Vector, shift: float, size: float = 1.0,
+    ) -> None:  # fmt: skip
         self.component, self.shift, self.scale = component.astype(np.int64), shift, size
         exact, sizes = exact_items(self.component), np.bincount(self.component)
         n = len(self.component)
@@ -118,13 +113,9 @@ class ComponentCovariance:
         self.blocks = tuple(blocks)
 
     def _block(
-        self,
-        items: NDArray[np.int64],
-        row: NDArray[np.int64],
-        one: NDArray[np.int64],
-        two: NDArray[np.int64],
-        weight: Vector,
-    ) -> Block:
+        self, items: NDArray[np.int64], row: NDArray[np.int64], one: NDArray[np.int64],
+        two: NDArray[np.int64], weight: Vector,
+    ) -> Block:  # fmt: skip
         """The roots of components of one size; those that are improper count as not exact."""
         # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
         # differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is

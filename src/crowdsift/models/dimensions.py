@@ -90,15 +90,11 @@ class DimensionEstimate:
         sign[0] = -1.0
         both = np.outer(sign, sign)
         return replace(
-            self,
-            positions=self.positions * sign,
-            position_covariance=self.position_covariance * both,
-            weights=self.weights * sign,
-            weight_covariance=self.weight_covariance * both,
-            mean=self.mean * sign,
-            mean_covariance=self.mean_covariance * both,
-            covariance=self.covariance * both,
-        )
+            self, positions=self.positions * sign,
+            position_covariance=self.position_covariance * both, weights=self.weights * sign,
+            weight_covariance=self.weight_covariance * both, mean=self.mean * sign,
+            mean_covariance=self.mean_covariance * both, covariance=self.covariance * both,
+        )  # fmt: skip
 
     def offsets(
         self,

@@ -45,13 +45,9 @@ def with_feature_estimate(
     if isinstance(prior, DensePrior) and n <= MOST_ITEMS:
         precision = _all_pairs(prior.covariance / size**2)
     return replace(
-        estimate,
-        score_sd=np.sqrt(variance) / size,
-        precision=precision,
-        component=np.zeros(n, np.uint32),
-        features=found,
-        sites=None,
-    )
+        estimate, score_sd=np.sqrt(variance) / size, precision=precision,
+        component=np.zeros(n, np.uint32), features=found, sites=None,
+    )  # fmt: skip
 
 
 def _all_pairs(covariance: Vector) -> ScorePrecision:

@@ -83,14 +83,11 @@ class LikelihoodModel(Model):
             scores, trace = minimise(objective, start.scores, rule)
         objective.evaluate(scores)
         return Estimate(
-            scores=scores - scores.mean(),
-            log_likelihood=objective.log_likelihood,
-            rule=rule,
+            scores=scores - scores.mean(), log_likelihood=objective.log_likelihood, rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(objective, engine),
-            theta=objective.theta,
+            precision=self._precision(objective, engine), theta=objective.theta,
             workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
-        )
+        )  # fmt: skip
 
     def _precision(self, objective: WorkerElimination, engine: Engine) -> ScorePrecision | None:
         if not exact_items(engine.facts.component).any():

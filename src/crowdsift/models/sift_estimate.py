@@ -76,14 +76,9 @@ def worker_posteriors(
 
 
 def run_estimate(
-    run: Propagation,
-    engine: Engine,
-    workers: TypeSummary,
-    in_context: ContextPoints | None,
-    size: float,
-    *,
-    keep_sites: bool,
-) -> Estimate:
+    run: Propagation, engine: Engine, workers: TypeSummary, in_context: ContextPoints | None,
+    size: float, *, keep_sites: bool,
+) -> Estimate:  # fmt: skip
     """The estimate at the end of a run, in units of `size`, of the sign that the run has."""
     # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later
     # run can start from them.
@@ -96,18 +91,11 @@ def run_estimate(
     variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
     crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
     return Estimate(
-        scores=scores,
-        log_likelihood=required(engine.slopes).log_likelihood(scores, workers.mean),
-        rule=run.rule,
-        trace=run.evidence,
-        score_sd=np.asarray(np.sqrt(variance) / size),
+        scores=scores, log_likelihood=required(engine.slopes).log_likelihood(scores, workers.mean),
+        rule=run.rule, trace=run.evidence, score_sd=np.asarray(np.sqrt(variance) / size),
         precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
-        theta=workers.spread,
-        points=workers.points,
-        in_context=in_context,
-        workers=judged,
-        evidence=run.evidence[-1],
-        sign=judged.sign_support(engine.facts.loads[:voters]),
+        theta=workers.spread, points=workers.points, in_context=in_context, workers=judged,
+        evidence=run.evidence[-1], sign=judged.sign_support(engine.facts.loads[:voters]),
         crowd_side=crowd_side if types.sides else None,
         details={
             "pair_effect": run.pair_effect / size**2,
@@ -120,7 +108,7 @@ def run_estimate(
         ),
         sites=kept_sites(run.pair_sites) if keep_sites and contexts is None else None,
         diagnostics=tuple(run_diagnostics(run, engine)),
-    )
+    )  # fmt: skip
 
 
 def _pairs(run: Propagation, size: float) -> PairPosteriors | None:
@@ -141,18 +129,13 @@ def worker_estimate(
 ) -> WorkerEstimate:
     """Reliabilities, side biases and tie widths of workers with their uncertainty."""
     return WorkerEstimate(
-        reliability=summary.mean,
-        reliability_sd=summary.sd,
-        reliability_lower=summary.lower,
-        reliability_upper=summary.upper,
-        quantiles=summary.spread,
+        reliability=summary.mean, reliability_sd=summary.sd, reliability_lower=summary.lower,
+        reliability_upper=summary.upper, quantiles=summary.spread,
         side_bias=summary.side if types.sides else None,
         side_sd=summary.side_sd if types.sides else None,
-        one_sided=summary.p_side_only if types.sides else None,
-        typical=typical,
-        class_evidence=classes,
-        extra={"tie_width": summary.width} if types.ties else {},
-    )
+        one_sided=summary.p_side_only if types.sides else None, typical=typical,
+        class_evidence=classes, extra={"tie_width": summary.width} if types.ties else {},
+    )  # fmt: skip
 
 
 def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
@@ -213,18 +196,14 @@ def with_group_estimate(
     old = before.score_sd
     design = 1.0 if old is None else float(np.mean(sd**2)) / max(float(np.mean(old**2)), 1e-300)
     return replace(
-        estimate,
-        scores=scores,
-        log_likelihood=_log_likelihood(estimate, engine, scores),
+        estimate, scores=scores, log_likelihood=_log_likelihood(estimate, engine, scores),
         score_sd=sd,
         precision=ScorePrecision(low, high, -prior.precision[low, high], component, 1.0, size),
         details={
-            **estimate.details,
-            "group_effect": prior.variance / size**2,
-            "design_effect": design,
+            **estimate.details, "group_effect": prior.variance / size**2, "design_effect": design,
         },
         sites=None,
-    )
+    )  # fmt: skip
 
 
 def with_board_estimate(
@@ -332,13 +311,9 @@ def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
 
 
 def _coefficients(
-    run: Propagation,
-    design: Design,
-    posterior: TypePosteriors,
-    chosen: NDArray[np.intp],
-    n_items: int,
-    typical: float,
-) -> CovariateEstimate:
+    run: Propagation, design: Design, posterior: TypePosteriors, chosen: NDArray[np.intp],
+    n_items: int, typical: float,
+) -> CovariateEstimate:  # fmt: skip
     """Posterior means and covariances of the coefficients, in the units of the covariates."""
     # Given the scores; what scores and the mean coefficients g leave open, and all workers share,
     # comes on top. `chosen` are the types at the points of every worker's posterior.
@@ -359,18 +334,12 @@ def _coefficients(
     gamma = np.where(regular[..., None], by_type[row, np.minimum(chosen, n_regular - 1)], 0.0)
     g_sd = np.sqrt(np.diag(sites.joint.covariance)[n_items:])
     return CovariateEstimate(
-        names=design.names,
-        crowd=sites.effects.mean * ~design.by_items / scale,
-        crowd_sd=g_sd / scale,
-        spread=np.sqrt(sites.effects.variance) / scale,
-        mean=mean / scale,
-        sd=np.sqrt(variance) / scale,
-        points=gamma / scale,
-        covariance=covariance / (scale[:, None] * scale),
-        item_values=design.item_values,
-        typical=typical,
-        gains={},
-    )
+        names=design.names, crowd=sites.effects.mean * ~design.by_items / scale,
+        crowd_sd=g_sd / scale, spread=np.sqrt(sites.effects.variance) / scale, mean=mean / scale,
+        sd=np.sqrt(variance) / scale, points=gamma / scale,
+        covariance=covariance / (scale[:, None] * scale), item_values=design.item_values,
+        typical=typical, gains={},
+    )  # fmt: skip
 
 
 def _points(

@@ -150,15 +150,10 @@ def _flipped_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivati
     t, up, down = theta[:, 0], sigmoid(d), sigmoid(-d)
     bump = up * down
     return _of_probability(
-        outcome,
-        t * up + (1 - t) * down,
-        t * down + (1 - t) * up,
-        d=(2 * t - 1) * bump,
-        dd=(2 * t - 1) * bump * (down - up),
-        t=(up - down)[:, None],
-        dt=(2 * bump)[:, None],
+        outcome, t * up + (1 - t) * down, t * down + (1 - t) * up, d=(2 * t - 1) * bump,
+        dd=(2 * t - 1) * bump * (down - up), t=(up - down)[:, None], dt=(2 * bump)[:, None],
         tt=np.zeros((len(d), 1, 1)),
-    )
+    )  # fmt: skip
 
 
 def _led_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivatives:
@@ -174,15 +169,11 @@ def _led_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivatives:
     tt[:, 1:, 1:] = (lapse * left2)[:, None, None] * x[:, :, None] * x[:, None, :]
     zero = np.zeros_like(x, dtype=np.float64)
     return _of_probability(
-        outcome,
-        skill * up + lapse * left,
-        skill * down + lapse * right,
-        d=skill * bump,
+        outcome, skill * up + lapse * left, skill * down + lapse * right, d=skill * bump,
         dd=skill * bump * (down - up),
         t=np.column_stack([skill1 * (up - left), (lapse * left1)[:, None] * x]),
-        dt=np.column_stack([skill1 * bump, zero]),
-        tt=tt,
-    )
+        dt=np.column_stack([skill1 * bump, zero]), tt=tt,
+    )  # fmt: skip
 
 
 def _of_probability(
@@ -203,9 +194,6 @@ def _of_probability(
 
 #: The likelihoods with parameters of workers, by the names that engines know them by.
 LIKELIHOODS: dict[str, Likelihood] = {
-    "scaled-logit": _scaled(logistic, 1.0),
-    "scaled-probit": _scaled(probit, 1.0 / math.sqrt(2.0)),
-    "shifted-logit": _shifted_logit,
-    "flipped-logit": _flipped_logit,
-    "led-logit": _led_logit,
-}
+    "scaled-logit": _scaled(logistic, 1.0), "scaled-probit": _scaled(probit, 1.0 / math.sqrt(2.0)),
+    "shifted-logit": _shifted_logit, "flipped-logit": _flipped_logit, "led-logit": _led_logit,
+}  # fmt: skip

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "Metrics",
-    "accuracy",
-    "kendall_tau",
-    "measure",
-    "measure_up_to_sign",
-    "weighted_accuracy",
-]
+    "Metrics", "accuracy", "kendall_tau", "measure", "measure_up_to_sign", "weighted_accuracy",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

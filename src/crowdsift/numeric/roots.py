@@ -93,13 +93,9 @@ def _resolution(bracket: Bracket) -> float:
 
 
 def expand_bracket(
-    function: Callable[[float], float],
-    start: float,
-    step: float,
-    low: float,
-    high: float,
+    function: Callable[[float], float], start: float, step: float, low: float, high: float,
     at_start: float | None = None,
-) -> Bracket | None:
+) -> Bracket | None:  # fmt: skip
     """The first bracket of a zero of a rising function, walking from the start in equal steps."""
     # Upwards where the function is negative at the start, else downwards, and no farther than from
     # `low` to `high`. None where it keeps its sign as far as that. `at_start` is the value at the

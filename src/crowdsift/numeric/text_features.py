@@ -24,14 +24,9 @@ _WORD, _SENTENCE, _VOWELS = (
     re.compile(r"[aeiouy]+"),
 )
 READABILITY = (
-    "letters a word",
-    "syllables a word",
-    "share of long words",
-    "words a sentence",
-    "commas a sentence",
-    "distinct words",
-    "log words",
-)
+    "letters a word", "syllables a word", "share of long words", "words a sentence",
+    "commas a sentence", "distinct words", "log words",
+)  # fmt: skip
 
 
 def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
@@ -71,14 +66,10 @@ def _readability(text: str) -> list[float]:
     count, sentences = max(len(words), 1), max(len(_SENTENCE.findall(text)), 1)
     syllables = sum(max(len(_VOWELS.findall(word.removesuffix("e"))), 1) for word in words)
     return [
-        sum(map(len, words)) / count,
-        syllables / count,
-        sum(len(word) > 6 for word in words) / count,
-        len(words) / sentences,
-        text.count(",") / sentences,
-        len(set(words)) / count,
-        float(np.log1p(len(words))),
-    ]
+        sum(map(len, words)) / count, syllables / count,
+        sum(len(word) > 6 for word in words) / count, len(words) / sentences,
+        text.count(",") / sentences, len(set(words)) / count, float(np.log1p(len(words))),
+    ]  # fmt: skip
 
 
 def _hashes(text: str) -> NDArray[np.uint64]:

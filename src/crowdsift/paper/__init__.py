@@ -36,13 +36,9 @@ def experiment(name: str, options: Options) -> Experiment:
 
 
 def requested(
-    *,
-    quick: bool = False,
-    seeds: int | None = None,
-    tune: bool = False,
-    data: Path | None = None,
+    *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None,
     fetch: bool = False,
-) -> Options:
+) -> Options:  # fmt: skip
     """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given.
 
     Examples

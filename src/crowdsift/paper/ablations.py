@@ -28,22 +28,18 @@ _TOLERANCES = tuple(10.0**-power for power in range(2, 11))
 #: What is varied, by method: the hyper-parameter and its values.
 GRIDS: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
     "start": {
-        "bora-em": ("start_reliability", _SIGNED),
-        "hbtl": ("start_reliability", _SIGNED),
-        "htcv": ("start_reliability", _POSITIVE),
-        "crowd-bt": ("start_reliability", _POSITIVE),
+        "bora-em": ("start_reliability", _SIGNED), "hbtl": ("start_reliability", _SIGNED),
+        "htcv": ("start_reliability", _POSITIVE), "crowd-bt": ("start_reliability", _POSITIVE),
         "factor-bt": ("start_skill", _POSITIVE),
     },
     "tolerance": {
-        "bora-em": ("tolerance", _TOLERANCES),
-        "hbtl": ("tolerance", _TOLERANCES),
-        "htcv": ("tolerance", _TOLERANCES[:5]),
-        "sift": ("tolerance", _TOLERANCES[:6]),
+        "bora-em": ("tolerance", _TOLERANCES), "hbtl": ("tolerance", _TOLERANCES),
+        "htcv": ("tolerance", _TOLERANCES[:5]), "sift": ("tolerance", _TOLERANCES[:6]),
     },
     "reliability_sd": {"bora-em": ("reliability_sd", (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0))},
     "item_ridge": {"bora-em": ("item_ridge", (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0))},
     "alternations": {"bora-em": ("alternations", (1, 2, 3, 5, 10, 20, 50))},
-}
+}  # fmt: skip
 _WORDS = {
     "start": "Initial β (γ in factor-bt)",
     "tolerance": "Tolerance",

@@ -28,18 +28,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
-    "DEFAULT",
-    "EIGHT",
-    "FIGURES",
-    "METRICS",
-    "Experiment",
-    "Options",
-    "Page",
-    "Record",
-    "Setting",
-    "fitted",
-    "judged",
-]
+    "DEFAULT", "EIGHT", "FIGURES", "METRICS", "Experiment", "Options", "Page", "Record", "Setting",
+    "fitted", "judged",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,13 +117,9 @@ def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, 
 
 
 def judged(
-    setting: Setting,
-    method: str,
-    scores: NDArray[np.float64],
-    truth: NDArray[np.float64],
-    seconds: float,
-    note: str,
-) -> Record:
+    setting: Setting, method: str, scores: NDArray[np.float64], truth: NDArray[np.float64],
+    seconds: float, note: str,
+) -> Record:  # fmt: skip
     """The record of a method whose scores are compared with the truth."""
     from crowdsift.numeric.metrics import measure, measure_up_to_sign
 
@@ -142,9 +129,6 @@ def judged(
         name: None if isnan(value) else value for name, value in zip(FIGURES, values, strict=True)
     }
     return {
-        "setting": dict(setting),
-        "method": method,
-        "figures": figures,
-        "seconds": seconds,
+        "setting": dict(setting), "method": method, "figures": figures, "seconds": seconds,
         "note": note,
-    }
+    }  # fmt: skip

@@ -18,15 +18,9 @@ MISSING = (
 
 # The methods and metrics by their names in the paper's tables.
 _METHODS = {
-    "BT": "bt",
-    "RC": "rank-centrality",
-    "CrowdBT": "crowd-bt",
-    "FactorBT": "factor-bt",
-    "BARP": "barp",
-    "HTCV": "htcv",
-    "HBTL": "hbtl",
-    "BoRaEM": "bora-em",
-}
+    "BT": "bt", "RC": "rank-centrality", "CrowdBT": "crowd-bt", "FactorBT": "factor-bt",
+    "BARP": "barp", "HTCV": "htcv", "HBTL": "hbtl", "BoRaEM": "bora-em",
+}  # fmt: skip
 _METRICS = {"accuracy": "acc", "weighted_accuracy": "wacc", "kendall_tau": "tau"}
 _SEEDS = 10  # over which its means were taken
 

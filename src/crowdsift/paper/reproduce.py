@@ -23,14 +23,9 @@ __all__ = ["perform", "reproduce"]
 
 
 def reproduce(
-    name: str,
-    out: Path,
-    options: Options | None = None,
-    *,
-    jobs: int | None = None,
-    redo: Collection[str] = (),
-    progress: Progress | None = None,
-) -> list[str]:
+    name: str, out: Path, options: Options | None = None, *, jobs: int | None = None,
+    redo: Collection[str] = (), progress: Progress | None = None,
+) -> list[str]:  # fmt: skip
     """Run what is not finished of an experiment, then write its tables, figures and page."""
     # `out`: the folder. It keeps every finished setting; the same call goes on where it was
     # stopped; `redo`: methods whose results are dropped and made again; "all" starts the folder
@@ -45,13 +40,9 @@ def reproduce(
 
 
 def perform(
-    chosen: Experiment,
-    out: Path,
-    *,
-    jobs: int | None = None,
-    redo: Collection[str] = (),
+    chosen: Experiment, out: Path, *, jobs: int | None = None, redo: Collection[str] = (),
     progress: Progress | None = None,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """The same for an experiment that is made already."""
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:

@@ -24,11 +24,8 @@ Progress = Callable[[float, float, int, int], None]
 
 # What libraries of linear algebra read when they are loaded.
 _ONE_THREAD = (
-    "OPENBLAS_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
+    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
 
 
 def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> None:

@@ -117,13 +117,10 @@ class Store:
     def _identity(self) -> dict[str, Any]:
         experiment, options = self.experiment, self.experiment.options
         return {
-            "experiment": experiment.name,
-            "version": __version__,
-            "quick": options.quick,
-            "tune": options.tune,
-            "seeds": len(experiment.seeds),
+            "experiment": experiment.name, "version": __version__, "quick": options.quick,
+            "tune": options.tune, "seeds": len(experiment.seeds),
             "inputs": {path.name: _digest(path) for path in experiment.inputs()},
-        }
+        }  # fmt: skip
 
     def _read(self) -> None:
         path = self.folder / _FINISHED
@@ -166,12 +163,8 @@ def _key(setting: Setting, method: str) -> str:
 def _checked(record: Any) -> Record:
     """A record with all that tables are made of; else a TypeError, or a KeyError."""
     kinds: dict[str, type | tuple[type, ...]] = {
-        "setting": dict,
-        "method": str,
-        "figures": dict,
-        "seconds": (int, float),
-        "note": str,
-    }
+        "setting": dict, "method": str, "figures": dict, "seconds": (int, float), "note": str,
+    }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(record[name], kind):
             raise TypeError(name)

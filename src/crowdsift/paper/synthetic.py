@@ -94,18 +94,14 @@ class Synthetic(Experiment):
         """Seed by seed, so that a run that is cut short has seen every point."""
         return [
             {
-                "beta": beta,
-                "sweep": sweep,
-                "items": items,
-                "workers": workers,
-                "comparisons": comparisons,
-                "seed": seed,
+                "beta": beta, "sweep": sweep, "items": items, "workers": workers,
+                "comparisons": comparisons, "seed": seed,
             }
             for seed in self.seeds
             for sweep in SWEEPS
             for beta in RANGES
             for items, workers, comparisons in self.points(sweep)
-        ]
+        ]  # fmt: skip
 
     def points(self, sweep: str) -> tuple[tuple[int, int, int], ...]:
         """The points of a sweep; of a quick run three, up to the middle, where fits are fast."""
@@ -129,12 +125,9 @@ class Synthetic(Experiment):
         from crowdsift.lab.simulation import simulate
 
         drawn = simulate(
-            setting["items"],
-            setting["workers"],
-            setting["comparisons"],
-            reliability=RANGES[setting["beta"]],
-            seed=setting["seed"],
-        )
+            setting["items"], setting["workers"], setting["comparisons"],
+            reliability=RANGES[setting["beta"]], seed=setting["seed"],
+        )  # fmt: skip
         votes = drawn.comparisons()
         records = []
         for name in methods:

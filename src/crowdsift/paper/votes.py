@@ -69,12 +69,9 @@ class RealVotes:
         (row,) = evaluate(votes, known.truth, [chosen], classes=known.classes, threads=1, tune=tune)
         method, seconds, note = (row.pop(name) for name in ("method", "seconds", "note"))
         return {
-            "setting": dict(setting),
-            "method": method,
-            "figures": row,
-            "seconds": seconds,
+            "setting": dict(setting), "method": method, "figures": row, "seconds": seconds,
             "note": note,
-        }
+        }  # fmt: skip
 
     def judged(
         self, setting: Setting, method: str, scores: NDArray[np.float64], seconds: float, note: str

@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "Report", "make_report"]
 
 STAGES = (
-    "checking for copied answers",
-    "predicting left-out votes",
-    "leaving out flagged workers",
-    "drawing",
-    "writing",
-)
+    "checking for copied answers", "predicting left-out votes", "leaving out flagged workers",
+    "drawing", "writing",
+)  # fmt: skip
 
 
 class Report:
@@ -58,16 +55,10 @@ class Report:
 
 
 def make_report(
-    fit: Fit,
-    votes: Comparisons | None = None,
-    *,
-    title: str | None = None,
-    command: str | None = None,
-    refit: bool | None = None,
-    threads: int | None = None,
-    path: str | os.PathLike[str] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Report:
+    fit: Fit, votes: Comparisons | None = None, *, title: str | None = None,
+    command: str | None = None, refit: bool | None = None, threads: int | None = None,
+    path: str | os.PathLike[str] | None = None, progress: Callable[[str], None] | None = None,
+) -> Report:  # fmt: skip
     """Make the report of a fit; see `Fit.report`."""
     # `progress` is called with the name of every stage as it begins, see `STAGES`.
     from crowdsift.report.facts import gather

@@ -96,13 +96,9 @@ class Facts:
 
 
 def gather(
-    fit: Fit,
-    votes: Comparisons | None = None,
-    *,
-    refit: bool | None = None,
-    threads: int | None = None,
-    begin: Callable[[str], None] = lambda stage: None,
-) -> Facts:
+    fit: Fit, votes: Comparisons | None = None, *, refit: bool | None = None,
+    threads: int | None = None, begin: Callable[[str], None] = lambda stage: None,
+) -> Facts:  # fmt: skip
     """Return all facts; run the two refits only where they are cheap, or on request.
 
     `begin` is called with the name of every stage as it begins.
@@ -132,20 +128,14 @@ def gather(
     begin("leaving out flagged workers")
     without: Without | str = skipped if population.flagged.any() else ""
     return Facts(
-        fit=fit,
-        votes=votes,
-        population=population,
-        code=code,
-        calibration=calibration,
+        fit=fit, votes=votes, population=population, code=code, calibration=calibration,
         without=without
         or fit_without(
             votes, model, population.flagged, scores, mirror=has_gold(fit), resources=where
         ),
-        disputes=disputed_pairs(votes, population.flagged),
-        side_excess=_side_excess(fit, votes),
-        fingerprint=_fingerprint(votes),
-        evidence=evidence,
-    )
+        disputes=disputed_pairs(votes, population.flagged), side_excess=_side_excess(fit, votes),
+        fingerprint=_fingerprint(votes), evidence=evidence,
+    )  # fmt: skip
 
 
 def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
@@ -333,16 +323,11 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
         count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
     )
     return Population(
-        verdict=verdict,
-        flagged=np.isin(verdict, FLAGGED),
-        votes=count,
-        influence=information / max(float(information.sum()), 1e-300),
-        left_share=left,
-        decided=decided,
-        reasons=reasons(table, level, fit.summary.get("sign_probability")),
-        level=level,
-        density=reliability_density(fit),
-    )
+        verdict=verdict, flagged=np.isin(verdict, FLAGGED), votes=count,
+        influence=information / max(float(information.sum()), 1e-300), left_share=left,
+        decided=decided, reasons=reasons(table, level, fit.summary.get("sign_probability")),
+        level=level, density=reliability_density(fit),
+    )  # fmt: skip
 
 
 def reliability_density(

@@ -88,30 +88,21 @@ class FitBuilder:
             result["gold_to_check"] = gold_to_check(separated.reliability)
         quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
         return Fit(
-            item_table=items,
-            worker_table=workers,
-            summary=result,
-            parameters=self.model.parameters(),
-            trace=tuple(estimate.trace),
-            diagnostics=tuple(found),
-            backend=votes.backend,
-            population=estimate.population,
-            features=estimate.features,
-            coefficients=coefficient_table(self),
-            sites=_sites(self),
+            item_table=items, worker_table=workers, summary=result,
+            parameters=self.model.parameters(), trace=tuple(estimate.trace),
+            diagnostics=tuple(found), backend=votes.backend, population=estimate.population,
+            features=estimate.features, coefficients=coefficient_table(self), sites=_sites(self),
             votes=votes if votes.elsewhere is None else None,
             gold=None if self.known is None else self.known.labels(votes.items),
             posterior=Posterior(
-                votes.items,
-                self.score_sd,
-                estimate.covariance,
+                votes.items, self.score_sd, estimate.covariance,
                 None if quantiles is None else _single(quantiles),
                 None if points is None else _rounded(points),
                 None if apart is None else apart._replace(points=_rounded(apart.points)),
                 estimate.dimensions,
             ),
             resources=self.resources,
-        )
+        )  # fmt: skip
 
     @property
     def component(self) -> NDArray[np.uint32]:
@@ -210,16 +201,10 @@ def item_table(fitted: FitBuilder) -> Table:
         known = (count > 0) & np.isfinite(sd)
         best, worst = (np.where(known, limit, np.nan) for limit in found)
     columns: dict[str, NDArray[Any]] = {
-        **_labels(votes),
-        "score": estimate.scores,
-        "lower": lower,
-        "upper": upper,
-        "rank": fitted.rank,
-        "rank_lower": whole(best),
-        "rank_upper": whole(worst),
-        "comparisons": whole(count),
-        "component": fitted.component.astype(np.int64) + 1,
-    }
+        **_labels(votes), "score": estimate.scores, "lower": lower, "upper": upper,
+        "rank": fitted.rank, "rank_lower": whole(best), "rank_upper": whole(worst),
+        "comparisons": whole(count), "component": fitted.component.astype(np.int64) + 1,
+    }  # fmt: skip
     if estimate.covariates is not None and estimate.covariates.names:
         columns["score_as_is"] = estimate.covariates.as_they_are(estimate.scores)
     if estimate.dimensions is not None:
@@ -253,17 +238,12 @@ def worker_table(fitted: FitBuilder) -> Table:
         lower, upper = (np.where(result.one_sided > 0.5, np.nan, end) for end in (lower, upper))
     table = Table(
         {
-            "worker": votes.workers[:m],
-            "reliability": reliability,
-            "lower": lower,
-            "upper": upper,
-            "side_bias": side,
-            "side_lower": side_lower,
-            "side_upper": side_upper,
+            "worker": votes.workers[:m], "reliability": reliability, "lower": lower, "upper": upper,
+            "side_bias": side, "side_lower": side_lower, "side_upper": side_upper,
             "comparisons": whole(fitted.votes.loads[:m]),
             "agreement": agreement(fitted)[:m] if m else nothing,
         }
-    )
+    )  # fmt: skip
     left_share, decided = side_shares(votes, m)
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]

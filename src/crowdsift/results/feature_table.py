@@ -207,15 +207,10 @@ def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
 def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]:
     used = name in found.names
     record: dict[str, Any] = {
-        "name": name,
-        "used": used,
-        "evidence_gain": found.gains[name],
-        "constant_for_items": name in found.by_items,
-        "crowd": None,
-        "lower": None,
-        "upper": None,
+        "name": name, "used": used, "evidence_gain": found.gains[name],
+        "constant_for_items": name in found.by_items, "crowd": None, "lower": None, "upper": None,
         "spread": None,
-    }
+    }  # fmt: skip
     if used:
         place = found.names.index(name)
         record["spread"] = float(found.spread[place])

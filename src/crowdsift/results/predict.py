@@ -430,13 +430,9 @@ def _plain(fit: Fit) -> bool:
 
 
 def _own_votes(
-    fit: Fit,
-    votes: Comparisons,
-    rows: NDArray[np.intp],
-    starts: NDArray[np.intp],
-    pair: Codes,
+    fit: Fit, votes: Comparisons, rows: NDArray[np.intp], starts: NDArray[np.intp], pair: Codes,
     sites: tuple[_Given, Values, Values],
-) -> OwnVotes | None:
+) -> OwnVotes | None:  # fmt: skip
     """The rows of votes, by pair; a share of a win is a win and a loss, each of its weight."""
     # None where some vote has no site.
     model = model_of(fit)
@@ -460,16 +456,11 @@ def _own_votes(
         return None
     site, towards = order[site], np.where(low_won, 1.0, -1.0)
     return OwnVotes(
-        np.searchsorted(entry, starts),
-        np.where(tie, 1.0, towards),
-        tie,
+        np.searchsorted(entry, starts), np.where(tie, 1.0, towards), tie,
         weight[entry] * np.where(lost, 1.0 - share, share),
-        np.where(swapped, -1.0, 1.0) * votes.sides_known,
-        tau[site],
-        towards * nu[site],
-        worker,
+        np.where(swapped, -1.0, 1.0) * votes.sides_known, tau[site], towards * nu[site], worker,
         *_points(fit, worker_draws(fit, model), ties=widths),
-    )
+    )  # fmt: skip
 
 
 def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:

@@ -55,13 +55,9 @@ def ranks(
 
 
 def rank_limits(
-    scores: Vector,
-    sd: Vector,
-    blocks: Sequence[Block],
-    component: NDArray[np.uint32],
-    seed: int = 0,
-    level: float = LEVEL,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    scores: Vector, sd: Vector, blocks: Sequence[Block], component: NDArray[np.uint32],
+    seed: int = 0, level: float = LEVEL,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Limits of the interval of every item's rank within its component."""
     # Of components in `blocks` from their joint posterior: in closed form for two items, else from
     # the ranks of samples in pairs of opposite errors. The others are large; there independent

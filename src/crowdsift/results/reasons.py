@@ -29,18 +29,15 @@ TEMPLATES = (
     "The answers follow the quality of the items, but less closely than those of a typical worker.",
     "The answers do not differ clearly from guessing.",
     "The answers mostly go against those of the other workers; perhaps the question was understood "
-    "the other way round.",
-    "Most answers chose the item on the {0}, whichever item stood there.",
+    "the other way round.", "Most answers chose the item on the {0}, whichever item stood there.",
     "The answers are not enough to judge this worker; they count like all others.",
     "{0}, {1} agreement with the order that the other workers' votes imply (guessing gives about "
-    "50\u00a0%).",
-    "{0}.",
-    "{0} of the decided answers chose the left item.",
+    "50\u00a0%).", "{0}.", "{0} of the decided answers chose the left item.",
     "The workers do not settle which end of the ranking is up, so this worker cannot be judged; "
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
     "The answers are consistent, but they weigh other things than those of most workers.",
     "{0} of {1} on pairs with a known answer (gold) are right.",
-)
+)  # fmt: skip
 (_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
  _SIGN, _DISTINCT, _GOLD) = range(len(TEMPLATES))  # fmt: skip
 

@@ -54,16 +54,10 @@ _LOGISTIC_VARIANCE = 8.0 / np.pi  # of the Gaussian in whose place σ stands
 
 
 def words_of(
-    evidence: Vector,
-    useful: Vector,
-    typical: float,
-    intervals: Sequence[tuple[Vector, Vector]],
-    votes: Vector,
-    agreement: Vector,
-    left_share: Vector,
-    one_sided: NDArray[np.bool_],
+    evidence: Vector, useful: Vector, typical: float, intervals: Sequence[tuple[Vector, Vector]],
+    votes: Vector, agreement: Vector, left_share: Vector, one_sided: NDArray[np.bool_],
     distinct: Vector | None = None,
-) -> NDArray[np.object_]:
+) -> NDArray[np.object_]:  # fmt: skip
     """Return a verdict for every worker: the one rule for all methods.
 
     Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the
@@ -366,13 +360,9 @@ def _votes(fitted: FitBuilder) -> _Votes:
 
 
 def _leave_out(
-    fitted: FitBuilder,
-    votes: _Votes,
-    problems: Codes,
-    of_vote: NDArray[np.intp],
-    small: NDArray[np.bool_],
-    order: Vector,
-) -> None:
+    fitted: FitBuilder, votes: _Votes, problems: Codes, of_vote: NDArray[np.intp],
+    small: NDArray[np.bool_], order: Vector,
+) -> None:  # fmt: skip
     """Fill in the orders of small problems, those of one size together."""
     component = fitted.component.astype(np.int64)
     sizes = np.bincount(component)

@@ -54,14 +54,9 @@ class WorkerElimination:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        likelihood: str,
-        penalty: float,
-        start: Vector,
-        bounds: tuple[float, float] = (-np.inf, np.inf),
-        truthful: float | None = None,
-    ) -> None:
+        self, engine: Engine, likelihood: str, penalty: float, start: Vector,
+        bounds: tuple[float, float] = (-np.inf, np.inf), truthful: float | None = None,
+    ) -> None:  # fmt: skip
         self._passes, self._likelihood = required(engine.likelihood), likelihood
         self._penalty = self.worker_penalty = penalty
         self._centre, self._bounds, self.truthful = start, bounds, truthful
@@ -121,12 +116,9 @@ class WorkerElimination:
         self._settled, self._left = self.theta, self._at
         hessian, penalty = self._at.curvature.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
-            lambda v: hessian.multiply(v) + penalty * v,
-            self._at.gradient,
-            hessian.diagonal() + penalty,
-            radius,
-            tolerance,
-        )
+            lambda v: hessian.multiply(v) + penalty * v, self._at.gradient,
+            hessian.diagonal() + penalty, radius, tolerance,
+        )  # fmt: skip
 
     def em_step(self, x: Vector) -> Vector:
         """A step by EM from x, the last point: which votes are turned is held as it is now."""

@@ -38,17 +38,9 @@ class EMState:
 
 
 def polya_gamma_em(
-    em: EM,
-    scores: Vector,
-    slopes: Vector,
-    *,
-    total_weight: float,
-    alternations: int,
-    item_ridge: float,
-    worker_ridge: float,
-    rule: StoppingRule,
-    depth: int = 5,
-) -> tuple[EMState, list[float]]:
+    em: EM, scores: Vector, slopes: Vector, *, total_weight: float, alternations: int,
+    item_ridge: float, worker_ridge: float, rule: StoppingRule, depth: int = 5,
+) -> tuple[EMState, list[float]]:  # fmt: skip
     """Maximise the likelihood of σ(slope·difference) by EM with unit root mean square scores.
 
     One iteration: the E-step replaces every logistic term by a Gaussian of precision E[ω]; the

@@ -24,25 +24,15 @@ class NewtonStep(NamedTuple):
 
     @classmethod
     def solve(
-        cls,
-        multiply: Callable[[Vector], Vector],
-        gradient: Vector,
-        diagonal: Vector,
-        radius: float,
-        tolerance: float,
-        correct: Callable[[Vector, Vector], None] | None = None,
+        cls, multiply: Callable[[Vector], Vector], gradient: Vector, diagonal: Vector,
+        radius: float, tolerance: float, correct: Callable[[Vector, Vector], None] | None = None,
         shift: float = 0.0,
-    ) -> NewtonStep:
+    ) -> NewtonStep:  # fmt: skip
         """The step of the model with that gradient and Hessian + shift I, within the radius."""
         solved = conjugate_gradient(
-            multiply,
-            -gradient,
-            diagonal,
-            tolerance=tolerance,
-            shift=shift,
-            radius=radius,
+            multiply, -gradient, diagonal, tolerance=tolerance, shift=shift, radius=radius,
             correct=correct,
-        )
+        )  # fmt: skip
         return cls(
             solved.x,
             expected=-float(gradient @ solved.x) - 0.5 * solved.form,

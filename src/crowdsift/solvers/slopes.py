@@ -141,12 +141,9 @@ class CommonSlope:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        penalty: float | ScorePrior,
-        slope: float = 1.0,
+        self, engine: Engine, penalty: float | ScorePrior, slope: float = 1.0,
         tolerance: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._passes, self._slope = required(engine.slopes), slope
         self._scores = Ridge(penalty) if isinstance(penalty, float | int) else penalty
         n_items, self._component = engine.facts.n_items, engine.facts.component
@@ -196,14 +193,9 @@ class CommonSlope:
         if isinstance(prior, Ridge):
             shift = prior.level  # no arrays for its products
         return NewtonStep.solve(
-            multiply if shift else lambda v: multiply(v) + prior.times(v),
-            self._gradient,
-            self._diagonal,
-            radius,
-            tolerance,
-            correct,
-            shift,
-        )
+            multiply if shift else lambda v: multiply(v) + prior.times(v), self._gradient,
+            self._diagonal, radius, tolerance, correct, shift,
+        )  # fmt: skip
 
     def _levels(self, v: Vector, out: Vector) -> None:
         """Add the Hessian's inverse on every component's level, which the prior alone holds."""
@@ -256,13 +248,9 @@ class WorkerSlopes(CommonSlope):
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        penalty: float | ScorePrior,
-        mean: float,
-        sd: float,
+        self, engine: Engine, penalty: float | ScorePrior, mean: float, sd: float,
         tolerance: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
         self._from = self._slopes  # at the last point stepped from
@@ -318,14 +306,9 @@ class WorkerSlopes(CommonSlope):
 
 
 def minimise_with_slopes(
-    engine: Engine,
-    *,
-    penalty: float | ScorePrior,
-    mean: float,
-    sd: float,
-    rule: StoppingRule,
+    engine: Engine, *, penalty: float | ScorePrior, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector] | None = None,
-) -> tuple[Vector, Profile, list[float]]:
+) -> tuple[Vector, Profile, list[float]]:  # fmt: skip
     """One step of the scores with all workers alike, then scores and slopes together."""
     # At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
     # first step, with one slope, is convex and need not go far. With `start`, scores and slopes of

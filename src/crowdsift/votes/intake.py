@@ -72,37 +72,23 @@ class Intake:
         reasons.update(dict(other.reasons))
         return Intake(
             format=self.format if self.format == other.format else "several",
-            rows=self.rows + other.rows,
-            used=self.used + other.used,
-            empty=self.empty + other.empty,
-            duplicates=self.duplicates + other.duplicates,
-            set_aside=self.set_aside + other.set_aside,
-            left_out=self.left_out + other.left_out,
-            votes=self.votes + other.votes,
-            both_bad=self.both_bad + other.both_bad,
+            rows=self.rows + other.rows, used=self.used + other.used,
+            empty=self.empty + other.empty, duplicates=self.duplicates + other.duplicates,
+            set_aside=self.set_aside + other.set_aside, left_out=self.left_out + other.left_out,
+            votes=self.votes + other.votes, both_bad=self.both_bad + other.both_bad,
             reasons=tuple(reasons.most_common()),
-            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
-            known=self.known + other.known,
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))), known=self.known + other.known,
             repeated=self.repeated + other.repeated,
-        )
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """The record for a summary."""
         return {
-            "format": self.format,
-            "rows": self.rows,
-            "used": self.used,
-            "empty": self.empty,
-            "duplicates": self.duplicates,
-            "set_aside": self.set_aside,
-            "left_out": self.left_out,
-            "votes": self.votes,
-            "both_bad": self.both_bad,
-            "reasons": dict(self.reasons),
-            "notes": list(self.notes),
-            "known": self.known,
-            "repeated": self.repeated,
-        }
+            "format": self.format, "rows": self.rows, "used": self.used, "empty": self.empty,
+            "duplicates": self.duplicates, "set_aside": self.set_aside, "left_out": self.left_out,
+            "votes": self.votes, "both_bad": self.both_bad, "reasons": dict(self.reasons),
+            "notes": list(self.notes), "known": self.known, "repeated": self.repeated,
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Intake:

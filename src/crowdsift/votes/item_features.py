@@ -65,13 +65,9 @@ class ItemFeatures:
 
 
 def standardised_block(
-    name: str,
-    kind: str,
-    columns: tuple[str, ...],
-    names: tuple[str, ...],
-    raw: NDArray[Any],
+    name: str, kind: str, columns: tuple[str, ...], names: tuple[str, ...], raw: NDArray[Any],
     rarity: Vector | None = None,
-) -> FeatureBlock:
+) -> FeatureBlock:  # fmt: skip
     """A block of raw features, one row per item; NaN where one is not known."""
     raw = np.asarray(raw, np.float64)
     known = np.isfinite(raw)

@@ -103,13 +103,9 @@ class Source(ABC):
 
     @abstractmethod
     def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
         condition: str = "",
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Make columns ready and return the number of rows.
 
         `replies`: columns of replies, whose labels are those of `crowdsift.votes.replies`;
@@ -302,13 +298,9 @@ class ArraySource(Source):
             )
 
     def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
         condition: str = "",
-    ) -> int:
+    ) -> int:  # fmt: skip
         """See `Source.load`; a condition is for sources that know SQL."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         return len(self._columns[[*wanted, *replies, *prompts][0]])

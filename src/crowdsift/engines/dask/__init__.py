@@ -88,13 +88,9 @@ class DaskEngine(ShardedEngine):
 
 
 def engine(
-    comparisons: Comparisons,
-    threads: int,
-    *,
-    scheduler: str | None = None,
-    shards: int | None = None,
-    needs: str = "grid",
-) -> DaskEngine:
+    comparisons: Comparisons, threads: int, *, scheduler: str | None = None,
+    shards: int | None = None, needs: str = "grid",
+) -> DaskEngine:  # fmt: skip
     """Shards on a cluster: that of a scheduler, or processes of this machine."""
     # `shards`: how many; one a worker process by default, with all threads of it. The same number
     # of shards, of as many threads, gives the same bytes, however many processes there are;

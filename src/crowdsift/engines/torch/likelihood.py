@@ -48,16 +48,9 @@ class TorchLikelihood:
         )
 
     def fit_workers(
-        self,
-        likelihood: str,
-        scores: Vector,
-        theta: Vector,
-        *,
-        centre: Vector,
-        penalty: float,
-        bounds: tuple[float, float],
-        tolerance: float = 1e-9,
-    ) -> Vector:
+        self, likelihood: str, scores: Vector, theta: Vector, *, centre: Vector, penalty: float,
+        bounds: tuple[float, float], tolerance: float = 1e-9,
+    ) -> Vector:  # fmt: skip
         """Every worker's parameters given the scores, by damped Newton steps all at once."""
         votes, (m, p) = self._votes, theta.shape
         r, now, middle = (votes.numbers(v) for v in (scores, theta, centre))

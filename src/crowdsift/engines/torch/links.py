@@ -127,9 +127,6 @@ def _of_probability(y: Tensor, p: Tensor, q: Tensor, of: Derivatives) -> Derivat
 
 
 LIKELIHOODS: dict[str, Likelihood] = {
-    "scaled-logit": _scaled(logistic, 1.0),
-    "scaled-probit": _scaled(_probit, 1.0 / math.sqrt(2.0)),
-    "shifted-logit": _shifted_logit,
-    "flipped-logit": _flipped_logit,
-    "led-logit": _led_logit,
-}
+    "scaled-logit": _scaled(logistic, 1.0), "scaled-probit": _scaled(_probit, 1.0 / math.sqrt(2.0)),
+    "shifted-logit": _shifted_logit, "flipped-logit": _flipped_logit, "led-logit": _led_logit,
+}  # fmt: skip

@@ -128,17 +128,9 @@ class TorchSites:
         self.pairs_held = float(self._pairs.n_held)
 
     def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:  # fmt: skip
         """Messages and sites; see the protocol."""
         with memory_errors(self._votes.device, len(self._rows)):
             return self._updated(levels, prior, means, damping, clip, side, own, workers)

@@ -13,56 +13,38 @@ if TYPE_CHECKING:
 
 # Of later files "both bad" is an answer of its own; it says no more about the order than a tie.
 _VERDICTS = {
-    "model_a": "left",
-    "model_b": "right",
-    "tie": "tie",
-    "tie (bothbad)": "both bad",
-    "bothbad": "both bad",
-    "both_bad": "both bad",
-    "both bad": "both bad",
-}
+    "model_a": "left", "model_b": "right", "tie": "tie", "tie (bothbad)": "both bad",
+    "bothbad": "both bad", "both_bad": "both bad", "both bad": "both bad",
+}  # fmt: skip
 
 _JUDGED = Format(
-    name="arena",
-    title="Chatbot Arena votes",
+    name="arena", title="Chatbot Arena votes",
     columns={
-        "left": ("model_a",),
-        "right": ("model_b",),
-        "winner": ("winner",),
+        "left": ("model_a",), "right": ("model_b",), "winner": ("winner",),
         "worker": ("judge", "judge_hash", "judge_id", "user_id"),
     },
-    needs=("left", "right", "winner", "worker"),
-    values=_VERDICTS,
+    needs=("left", "right", "winner", "worker"), values=_VERDICTS,
     dependent="evaluation_session_id",
-)
+)  # fmt: skip
 
 # arena-rank reads the same columns without judges.
 _WITHOUT_JUDGES = Format(
-    name="arena-rank",
-    title="battles of models without judges",
+    name="arena-rank", title="battles of models without judges",
     columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)},
     needs=("left", "right", "winner"),
-    without=("judge", "judge_hash", "judge_id", "user_id", "worker"),
-    values=_VERDICTS,
-    workers=False,
-    dependent="evaluation_session_id",
-)
+    without=("judge", "judge_hash", "judge_id", "user_id", "worker"), values=_VERDICTS,
+    workers=False, dependent="evaluation_session_id",
+)  # fmt: skip
 
 
 _SINGLE = Format(
-    name="mtbench",
-    title="MT-bench judgments",
+    name="mtbench", title="MT-bench judgments",
     columns={
-        "left": ("model_a",),
-        "right": ("model_b",),
-        "winner": ("winner",),
-        "worker": ("judge",),
+        "left": ("model_a",), "right": ("model_b",), "winner": ("winner",), "worker": ("judge",),
     },
-    needs=("left", "right", "winner", "worker"),
-    marks=("question_id", "turn"),
-    without=("tstamp", "language", "anony"),
-    values={**_VERDICTS, "tie (inconsistent)": "tie"},
-)
+    needs=("left", "right", "winner", "worker"), marks=("question_id", "turn"),
+    without=("tstamp", "language", "anony"), values={**_VERDICTS, "tie (inconsistent)": "tie"},
+)  # fmt: skip
 
 
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -83,13 +65,10 @@ def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 
 _BOTH_ORDERS = Format(
-    name="mtbench-pairs",
-    title="MT-bench judgments of an LLM, both orders in a row",
-    columns={"worker": ("judge",)},
-    needs=("worker",),
-    marks=("model_1", "model_2", "g1_winner", "g2_winner"),
-    unfold=both_games,
-)
+    name="mtbench-pairs", title="MT-bench judgments of an LLM, both orders in a row",
+    columns={"worker": ("judge",)}, needs=("worker",),
+    marks=("model_1", "model_2", "g1_winner", "g2_winner"), unfold=both_games,
+)  # fmt: skip
 
 
 ARENA = (_JUDGED, _WITHOUT_JUDGES)

@@ -17,33 +17,24 @@ if TYPE_CHECKING:
 
 # A preference of 1 is for the first generator, 2 for the second; 0 was a draw in early versions.
 ALPACA_EVAL = Format(
-    name="alpaca-eval",
-    title="annotations of AlpacaEval",
+    name="alpaca-eval", title="annotations of AlpacaEval",
     columns={
-        "first": ("generator_1",),
-        "second": ("generator_2",),
-        "outcome": ("preference",),
+        "first": ("generator_1",), "second": ("generator_2",), "outcome": ("preference",),
         "worker": ("annotator",),
     },
-    needs=("first", "second", "outcome"),
-    span=(1.0, 2.0, "preference"),
-    draws=(0.0,),
-    pooled=True,
+    needs=("first", "second", "outcome"), span=(1.0, 2.0, "preference"), draws=(0.0,), pooled=True,
     sets_aside=True,
-)
+)  # fmt: skip
 
 _VOTE = ("left", "right", "winner", "worker")
 _BASELINE = "gpt-4-0314"  # of Arena-Hard 0.1, whose rows do not name it
 
 
 def _unfolded(
-    table: Source,
-    names: Sequence[str],
-    condition: str,
-    votes: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
-    carried: Sequence[str] = (),
+    table: Source, names: Sequence[str], condition: str,
+    votes: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]], carried: Sequence[str] = (),
     context: str = "",
-) -> Unfolded:
+) -> Unfolded:  # fmt: skip
     """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
     carried = [name for name in carried if name in table.names]
     wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
@@ -80,14 +71,10 @@ def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> U
 
 
 ARENA_HARD = Format(
-    name="arena-hard",
-    title="judgments of Arena-Hard",
-    columns={"worker": ("judge", "judge_model")},
-    marks=("model", "games"),
-    pooled=True,
-    sets_aside=True,
-    unfold=two_games,
-)
+    name="arena-hard", title="judgments of Arena-Hard",
+    columns={"worker": ("judge", "judge_model")}, marks=("model", "games"), pooled=True,
+    sets_aside=True, unfold=two_games,
+)  # fmt: skip
 
 
 def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -119,13 +106,10 @@ def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
 
 
 PANDALM = Format(
-    name="pandalm",
-    title="annotations of PandaLM, one column an annotator",
+    name="pandalm", title="annotations of PandaLM, one column an annotator",
     marks=("cmp_key", "response1", "response2", "annotator*"),
-    values={"1": "left", "2": "right", "0": "tie"},
-    sets_aside=True,
-    unfold=annotators,
-)
+    values={"1": "left", "2": "right", "0": "tie"}, sets_aside=True, unfold=annotators,
+)  # fmt: skip
 
 _BOTH = ("output_1", "output_2")
 _TASKS = ("id", "input", "instruction", "prompt", "question")
@@ -184,8 +168,7 @@ VERDICTS = tuple(
 )
 
 COMPARATIVE_JUDGEMENT = Format(
-    name="comparative-judgement",
-    title="decisions of comparative judgement",
+    name="comparative-judgement", title="decisions of comparative judgement",
     columns={
         "winner": ("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen"),
         "loser": (
@@ -197,8 +180,5 @@ COMPARATIVE_JUDGEMENT = Format(
             *("worker", "annotator"),
         ),
     },
-    needs=("winner", "loser"),
-    pooled=True,
-    sets_aside=True,
-    seconds="time_taken",
-)
+    needs=("winner", "loser"), pooled=True, sets_aside=True, seconds="time_taken",
+)  # fmt: skip

@@ -126,20 +126,12 @@ def _selected(value: Any) -> Any:
 
 
 _MIN_EXPORT = Format(
-    name="label-studio",
-    title="JSON-MIN export of Label Studio",
-    columns={"worker": ("annotator",)},
-    marks=("annotator", "annotation_id", "lead_time"),
-    unique=("annotation",),
-    words=True,
-    unfold=unfold_min,
-)
+    name="label-studio", title="JSON-MIN export of Label Studio",
+    columns={"worker": ("annotator",)}, marks=("annotator", "annotation_id", "lead_time"),
+    unique=("annotation",), words=True, unfold=unfold_min,
+)  # fmt: skip
 _EXPORT = Format(
-    name="label-studio",
-    title="JSON export of Label Studio",
-    marks=("data", "annotations"),
-    unique=("task", "annotation"),
-    words=True,
-    unfold=unfold_annotations,
-)
+    name="label-studio", title="JSON export of Label Studio", marks=("data", "annotations"),
+    unique=("task", "annotation"), words=True, unfold=unfold_annotations,
+)  # fmt: skip
 LABEL_STUDIO = (_EXPORT, _MIN_EXPORT)

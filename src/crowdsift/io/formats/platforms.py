@@ -53,42 +53,27 @@ def _answers(value: Any, name: str = "") -> list[str]:
 
 
 MTURK = Format(
-    name="mturk",
-    title="results of a Mechanical Turk batch",
-    columns={"worker": ("WorkerId",)},
-    needs=("left", "right", "winner", "worker"),
-    marks=("AssignmentId",),
-    unique=("AssignmentId",),
-    noted=("AssignmentStatus", "Rejected", "rejected assignments"),
-    pairs="Input.",
-    words=True,
-    answers="Answer.",
-    decode=task_answer,
-)
+    name="mturk", title="results of a Mechanical Turk batch", columns={"worker": ("WorkerId",)},
+    needs=("left", "right", "winner", "worker"), marks=("AssignmentId",), unique=("AssignmentId",),
+    noted=("AssignmentStatus", "Rejected", "rejected assignments"), pairs="Input.", words=True,
+    answers="Answer.", decode=task_answer,
+)  # fmt: skip
 
 TOLOKA = Format(
-    name="toloka",
-    title="assignments of Toloka",
-    columns={"worker": ("ASSIGNMENT:worker_id",)},
-    needs=("left", "right", "winner", "worker"),
-    marks=("ASSIGNMENT:assignment_id",),
-    noted=("ASSIGNMENT:status", "REJECTED", "rejected assignments"),
-    pairs="INPUT:",
-    words=True,
+    name="toloka", title="assignments of Toloka", columns={"worker": ("ASSIGNMENT:worker_id",)},
+    needs=("left", "right", "winner", "worker"), marks=("ASSIGNMENT:assignment_id",),
+    noted=("ASSIGNMENT:status", "REJECTED", "rejected assignments"), pairs="INPUT:", words=True,
     answers="OUTPUT:",
-)
+)  # fmt: skip
 
 CROWD_KIT = Format(
-    name="crowd-kit",
-    title="comparisons of crowd-kit",
+    name="crowd-kit", title="comparisons of crowd-kit",
     columns={
-        "left": ("left",),
-        "right": ("right",),
-        "winner": ("label",),
+        "left": ("left",), "right": ("right",), "winner": ("label",),
         "worker": ("worker", "performer"),
     },
     needs=("left", "right", "winner", "worker"),
-)
+)  # fmt: skip
 
 _WORKER, _STATUS = "WorkerId", "AssignmentStatus"
 _APPROVE, _REJECT = "Approve", "Reject"

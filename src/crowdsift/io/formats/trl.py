@@ -85,18 +85,11 @@ def _rest(messages: list[Any], shared: int) -> str | None:
 
 TRL = (
     Format(
-        name="trl",
-        title="preferences of TRL",
-        columns=_COLUMNS,
-        needs=("context", "winner", "loser"),
-        replies=True,
+        name="trl", title="preferences of TRL", columns=_COLUMNS,
+        needs=("context", "winner", "loser"), replies=True,
     ),
     Format(
-        name="trl",
-        title="preferences of TRL with implicit prompts",
-        columns=_COLUMNS,
-        needs=("winner", "loser"),
-        without=_COLUMNS["context"],
-        unfold=implicit_prompts,
+        name="trl", title="preferences of TRL with implicit prompts", columns=_COLUMNS,
+        needs=("winner", "loser"), without=_COLUMNS["context"], unfold=implicit_prompts,
     ),
-)
+)  # fmt: skip

@@ -37,12 +37,9 @@ _REACH = 4.0  # how many times as large or small a variance may become in a pass
 
 
 def loopy_bp(
-    sites: GridSites,
-    laplacian: Operator,
-    messages: Vector | None,
-    shift: float = 1.0,
+    sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0,
     change: float = 0.0,
-) -> tuple[PairVariances, Vector | None]:
+) -> tuple[PairVariances, Vector | None]:  # fmt: skip
     """Run Gaussian belief propagation on the graph of compared pairs; L is the Laplacian."""
     # With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and
     # close where short cycles are few. log|L + I| in Bethe's form, Σ_pairs log(l_a l_b - W²) + Σ_j

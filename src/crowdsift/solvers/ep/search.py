@@ -38,11 +38,8 @@ _PASSES = 20  # to settle tie widths and side biases, and what gold implies for 
 
 
 def propagate(
-    engine: Engine,
-    levels: Vector,
-    settings: Settings,
-    progress: Progress | None = None,
-) -> Propagation:
+    engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None,
+) -> Propagation:  # fmt: skip
     """Run expectation propagation from every start and return the run of the largest evidence."""
     # The richest family of worker types is tried from every start, all for a few iterations. A run
     # is dropped when it is far behind another for what it still gains, or when another has found
@@ -73,13 +70,9 @@ def with_terms(run: Propagation) -> Propagation:
 
 
 def _from_starts(
-    engine: Engine,
-    levels: Vector,
-    settings: Settings,
-    types: WorkerTypes,
-    progress: Progress | None,
-    exact: Factorisation,
-) -> Propagation:
+    engine: Engine, levels: Vector, settings: Settings, types: WorkerTypes,
+    progress: Progress | None, exact: Factorisation,
+) -> Propagation:  # fmt: skip
     """Return the run of the largest evidence from all starts."""
     runs: list[Propagation] = []
     for name in settings.starts:

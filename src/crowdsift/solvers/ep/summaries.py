@@ -90,11 +90,8 @@ def summarise(
 
 
 def _of_marginals(
-    sites: SummedSites,
-    prior: WorkerPrior,
-    sides: tuple[Vector, Vector],
-    own: WorkerPriors | None,
-) -> list[TypeSummary]:
+    sites: SummedSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None,
+) -> list[TypeSummary]:  # fmt: skip
     """Summarise the marginals that the engine gives, some workers at a time."""
     parts = []
     for begin in range(0, len(sides[0]), _WORKERS):
@@ -107,11 +104,8 @@ def _of_marginals(
 
 
 def _of_posteriors(
-    sites: TypeSites,
-    prior: WorkerPrior,
-    sides: tuple[Vector, Vector],
-    own: WorkerPriors | None,
-) -> list[TypeSummary]:
+    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None,
+) -> list[TypeSummary]:  # fmt: skip
     """Summarise posteriors over types, some workers at a time."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     parts: list[TypeSummary] = []
@@ -212,17 +206,10 @@ def _summary(
     else:
         spread = _points(found, prior, side_mean, side_variance)
     return TypeSummary(
-        mean=mean,
-        sd=np.sqrt(np.maximum(square - mean**2, 0.0)),
-        lower=limits[:, 0],
-        upper=limits[:, 1],
-        spread=limits[:, 2:],
-        p_side_only=p_side_only,
-        width=width,
-        side=side,
-        side_sd=side_sd,
-        points=spread,
-    )
+        mean=mean, sd=np.sqrt(np.maximum(square - mean**2, 0.0)), lower=limits[:, 0],
+        upper=limits[:, 1], spread=limits[:, 2:], p_side_only=p_side_only, width=width, side=side,
+        side_sd=side_sd, points=spread,
+    )  # fmt: skip
 
 
 def _points(

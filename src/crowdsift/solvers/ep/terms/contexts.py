@@ -120,14 +120,9 @@ class ContextSites:
     """
 
     def __init__(
-        self,
-        by_context: GridSites,
-        worker: NDArray[np.int64],
-        context: NDArray[np.int64],
-        n_workers: int,
-        types: WorkerTypes,
-        n_gold: int = 0,
-    ) -> None:
+        self, by_context: GridSites, worker: NDArray[np.int64], context: NDArray[np.int64],
+        n_workers: int, types: WorkerTypes, n_gold: int = 0,
+    ) -> None:  # fmt: skip
         self.by_context = by_context
         self.n_votes, self.n_pairs = by_context.n_votes, by_context.n_pairs
         self.pairs_held = by_context.pairs_held
@@ -155,17 +150,9 @@ class ContextSites:
         return self.side.spread
 
     def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:  # fmt: skip
         """Pass over workers in contexts, then exchange messages among those of one worker."""
         # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some
         # of them, are used up by the contexts.
@@ -201,12 +188,9 @@ class ContextSites:
             if self._shape.sides:
                 self.side.learn(regular)
         return found._replace(
-            counts=counts,
-            log_messages=log_messages,
-            regular=regular,
-            side_tau=self.side.tau,
+            counts=counts, log_messages=log_messages, regular=regular, side_tau=self.side.tau,
             side_nu=self.side.nu,
-        )
+        )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""

@@ -398,13 +398,9 @@ class CovariateSites:
     """
 
     def __init__(
-        self,
-        votes: Comparisons,
-        types: WorkerTypes,
-        variance: float,
-        free: NDArray[np.bool_],
+        self, votes: Comparisons, types: WorkerTypes, variance: float, free: NDArray[np.bool_],
         passes: Callable[[CovariateVotes], CovariatePasses],
-    ) -> None:
+    ) -> None:  # fmt: skip
         y, worker = votes.outcome.astype(np.float64), votes.worker_codes().astype(np.int64)
         tied = (y == 0.5) & types.ties
         won, lost = (y > 0) & ~tied, (y < 1) & ~tied
@@ -447,17 +443,9 @@ class CovariateSites:
         return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
     def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:  # fmt: skip
         """Messages of types with their own coefficients, and sites on (d, η)."""
         votes, types = self._votes, self.types
         types.levels = levels

@@ -136,12 +136,9 @@ class GroupPrior(ItemPrior):
     """
 
     def __init__(
-        self,
-        item: NDArray[np.int64],
-        group: NDArray[np.int64],
-        count: int,
+        self, item: NDArray[np.int64], group: NDArray[np.int64], count: int,
         variance: float = _START_VARIANCE,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.item, self.n_items, self.count, self.group = item, len(item), count, group
         self.common, self.deviations = 1.0, np.full(int(group.max(initial=-1)) + 1, variance)
         self._at: tuple[SiteSystem | None, bytes] = (None, b"")
