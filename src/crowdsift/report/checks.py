@@ -264,8 +264,11 @@ def _circles(facts: Facts) -> Check | None:
         alpha, lower, upper = found.agreement
         finding += f" Votes on the same pair agree with Krippendorff's alpha {alpha:.2f} "
         finding += f"({level_text(facts.fit.level)} interval {lower:.2f} to {upper:.2f})."
-    return Check("circles", "One dimension", "care" if wide else "good", finding,
-                 "One scale does not explain these votes: look for groups of workers or of "
+    number = facts.fit.summary.get("dimensions", 1)
+    title = "One dimension" if number == 1 else f"{count(number)} dimensions"
+    scales = "One scale does" if number == 1 else f"{title} do"
+    return Check("circles", title, "care" if wide else "good", finding,
+                 f"{scales} not explain these votes: look for groups of workers or of "
                  "questions (--by)." if wide else "")  # fmt: skip
 
 

@@ -159,9 +159,11 @@ def refit_model(fit: Fit) -> Model:
     """Return the model of a fit without the worker types that it tried and did not keep."""
     # They cost many times the rest, and are not found in a part of the votes if not in all.
     model: Any = model_of(fit)
-    changes = {}
+    changes: dict[str, Any] = {}
     if getattr(model, "sides", False) and not _has_sides(fit):
         changes["sides"] = False
+    if getattr(model, "dimensions", None) == "auto":
+        changes["dimensions"] = fit.summary.get("dimensions", 1)
     if getattr(model, "pair_effect", False) and not fit.summary.get("pair_effect"):
         changes["pair_effect"] = False
     if getattr(model, "contexts", False) and not fit.summary.get("context_spread"):
