@@ -17,7 +17,7 @@ from crowdsift.checks.influence import ScoreModel
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.refit import Nearby, refitter
 from crowdsift.models.diagnostics import Kind
-from crowdsift.results.query import positions
+from crowdsift.results.query import model_of, positions
 from crowdsift.results.tables import Table
 from crowdsift.results.words import label
 
@@ -151,6 +151,11 @@ class _Search:
             raise RequestError(
                 f"{fit.method} also depends on features or classes of the votes, of which the "
                 "influence is not known; use sift or bt for the robustness"
+            )
+        if fit.votes.choices is not None and model_of(fit).rankings != "pairs":
+            raise RequestError(
+                "the robustness removes votes on single pairs, and these votes are rankings; fit "
+                "them without some of the workers and compare the leaders"
             )
         if fit.votes.n_items > MOST_ITEMS:
             raise RequestError(

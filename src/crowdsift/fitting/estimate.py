@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 MIN_GROUPS = 20  # of dependent votes, below which no effect of theirs can be estimated
+_REWEIGHTINGS = 4  # of the pairs of rankings, a fit each
+_SAME_WEIGHT = 1e-3  # of the largest weight, below which changes do not matter
 _GOLD_FOLDS = 5  # of gold, each left out of one fit
 MAX_GROUPED_ITEMS = 1_000  # beyond, votes in groups are left to the sandwich, or refused
 
@@ -65,6 +67,8 @@ def open_votes(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
 ) -> Iterator[OpenVotes]:
     """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
+    if votes.choices is not None and model.rankings == "reweighted":
+        votes = _reweighted(model, votes, resources, gold)
     prepared = votes
     if gold is not None and model.takes_gold:
         prepared = votes.with_gold(gold.winner, gold.loser)
@@ -81,6 +85,30 @@ def open_votes(
         opened_engine(name, prepared, threads, model.needs, options) as engine,
     ):
         yield OpenVotes(model, votes, prepared, gold, engine, choice)
+
+
+def _reweighted(
+    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
+) -> Comparisons:
+    """Return the pairs of rankings with the weights that give them the rankings' information.
+
+    These depend on scores and reliabilities, which are estimated in turn; see `pair_weights`.
+    """
+    assert votes.choices is not None
+    scores, slopes = np.zeros(votes.n_items), np.zeros(votes.n_workers)
+    plain = replace(votes, choices=None)
+    weight = np.zeros(len(votes))
+    for left in reversed(range(_REWEIGHTINGS)):
+        before, weight = weight, votes.choices.pair_weights(votes, scores, slopes)
+        plain = replace(plain, weight=weight.astype(np.float32))
+        same = np.abs(weight - before).max() < _SAME_WEIGHT * weight.max()
+        if same or not left:
+            break
+        found = estimate_votes(model, plain, resources, gold)
+        scores, count = found.scores, votes.n_workers
+        if found.workers.reliability is not None:
+            slopes = found.workers.reliability[:count] - found.workers.random_level
+    return plain
 
 
 def estimate_model(
@@ -105,7 +133,8 @@ def estimate_model(
         raise RequestError(
             "a fit with covariates cannot start from an earlier one; leave --start (start=) away"
         )
-    if votes.item_features is not None:  # features start afresh
+    ranked = votes.choices is not None and model.rankings == "likelihood"
+    if votes.item_features is not None or ranked:  # features and rankings start afresh
         return model.estimate_votes(engine, votes, progress)
     from crowdsift.fitting.start import starting_point
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.votes.choices import Choices
     from crowdsift.votes.source import Source
 
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
@@ -345,6 +346,7 @@ class CodedVotes:
     grade: NDArray[np.uint8] | None = None  # by how much the better side is better, if answers say
     reading: Mapping[str, Any] = field(default_factory=dict)
     row_ids: NDArray[np.uint64] | None = None
+    choices: Choices | None = None
 
     def comparisons(self, threads: int) -> Comparisons:
         """Return the votes as every model takes them."""
@@ -364,7 +366,10 @@ class CodedVotes:
             source=self.table.source,
             backend=self.table.backend,
         )
-        return replace(votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids)
+        return replace(
+            votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids,
+            choices=self.choices,
+        )  # fmt: skip
 
 
 def _encoded(
@@ -418,7 +423,22 @@ def _encoded(
         feature_names=(*options.covariates, *style),
         sides_known=plan.layout is SIDES if options.sides is None else options.sides,
         by=plan.by, intake=intake, grade=grade, pair=plan.pair, row_ids=selection.row_ids(),
+        choices=_choices(selection, (first, second), worker),
     )  # fmt: skip
+
+
+def _choices(
+    selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uint32] | None
+) -> Choices | None:
+    """Return the rankings that the chosen rows are the pairs of; None where they are of none."""
+    found = getattr(selection.table, "unfolded", None)
+    if found is None or not len(found.ranks):
+        return None
+    from crowdsift.votes.choices import Choices
+
+    rows, ranks = selection.rows, np.asarray(found.ranks, np.float64)
+    record = np.asarray(found.record, np.int64)[rows]
+    return Choices.of_pairs(record, pair, ranks[rows], worker, found.max_diff)
 
 
 def _numbers(table: Source, column: str, role: str) -> NDArray[np.float32]:

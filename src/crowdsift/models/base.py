@@ -258,6 +258,7 @@ class Model(ABC):
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
     takes_items: ClassVar[bool] = False  # whether features of items are of use
     takes_groups: ClassVar[bool] = False  # whether groups of votes may have an effect
+    rankings: ClassVar[str] = "pairs"  # or "likelihood", or "reweighted" pairs
     by_worker: ClassVar[bool] = True  # whether votes apart by worker, on many machines, are enough
     takes_covariates: ClassVar[bool] = False  # whether it learns coefficients of votes' features
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, Start
-from crowdsift.models.covariance import ScorePrecision, exact_items
+from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision, exact_items
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
@@ -27,7 +27,8 @@ class BradleyTerry(Model):
     """P(w beats l) = σ(r_w - r_l), by maximum likelihood with the penalty ½λ‖r‖².
 
     The penalty makes the maximum exist where an item never lost, and where the graph of
-    comparisons is not connected.
+    comparisons is not connected. Rankings have the likelihood of Plackett and Luce, best-worst
+    answers that of max-diff.
 
     Parameters
     ----------
@@ -52,6 +53,7 @@ class BradleyTerry(Model):
     most_iterations: int = 200
 
     name: ClassVar[str] = "bt"
+    rankings: ClassVar[str] = "likelihood"
     needs: ClassVar[str] = "slopes"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
@@ -83,6 +85,31 @@ class BradleyTerry(Model):
             log_likelihood=value,
             rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
+            precision=precision,
+        )
+
+    def estimate_votes(
+        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
+    ) -> Estimate:
+        """Fit pairs, or rankings by the likelihood of their choices (Plackett-Luce, max-diff)."""
+        if votes.choices is None:
+            return super().estimate_votes(engine, votes, progress)
+        from crowdsift.solvers.choices import ChoiceObjective
+
+        objective = ChoiceObjective(votes.choices, votes.n_items, self.penalty)
+        tolerance = 0.01 * self.tolerance  # a Newton step more, for 1e-6 of the maximum
+        rule = StoppingRule("largest step of a score", tolerance, self.most_iterations, progress)
+        scores, trace = minimise(objective, np.zeros(votes.n_items), rule, objective.largest_step)
+        component, precision = engine.facts.component, None
+        if exact_items(component).all() and votes.n_items <= MOST_ITEMS:
+            pairs = objective.pairs(scores)
+            precision = ScorePrecision(*pairs, component, self.penalty)
+        total = float(votes.choices.weight.sum())
+        return Estimate(
+            scores=np.asarray(scores - scores.mean()),
+            log_likelihood=objective.log_likelihood(scores),
+            rule=rule,
+            trace=[-value / total for value in trace],
             precision=precision,
         )
 

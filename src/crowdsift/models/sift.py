@@ -134,6 +134,7 @@ class Sift(Model):
     most_iterations: int = 500
 
     name: ClassVar[str] = "sift"
+    rankings: ClassVar[str] = "reweighted"
     takes_gold: ClassVar[bool] = True
     takes_items: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True

@@ -130,6 +130,7 @@ def _votes(
         votes, **columns, workers=names, offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
         features=None if votes.features is None else votes.features[order], intake=intake,
         reading={**votes.reading, "hide_workers": hiding.to_json()},
+        choices=None if votes.choices is None else votes.choices.recoded(workers=code),
     )  # fmt: skip
 
 

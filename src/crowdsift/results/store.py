@@ -69,15 +69,16 @@ if TYPE_CHECKING:
 
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
+    from crowdsift.votes.choices import Choices
     from crowdsift.votes.comparisons import Comparisons
 
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
-GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
+GOLD, ROW_IDS, CHOICES = "gold.parquet", "row_ids.parquet", "choices.parquet"
 CONTEXTS = "context_reliabilities.parquet"
 POSITIONS, WEIGHTS = "positions.parquet", "weights.parquet"  # in several dimensions
-KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS)
+KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS, CHOICES)
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
 _CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the record
 _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
@@ -624,7 +625,8 @@ _KINDS: dict[str, Check] = {
     ),
     "kept": _object(
         votes=_object("sides_known has_workers source", sides_known=_truth, has_workers=_truth,
-                      source=_text, reading=_values(lambda _: True), row_ids=_truth),
+                      source=_text, reading=_values(lambda _: True), row_ids=_truth,
+                      choices=_truth),
         dimensions=_values(_list(_either(_ANY, _list(_ANY)))),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
         taken=_LABELS,
@@ -654,6 +656,9 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
                          "row_ids": votes.row_ids is not None}  # fmt: skip
         if votes.row_ids is not None:
             files[ROW_IDS] = parquet_bytes({"id": votes.row_ids})
+        if votes.choices is not None:
+            files[CHOICES] = votes_choices(votes.choices)
+            details["votes"]["choices"] = True
     if fit.gold is not None:
         known = _in_order(fit)[0].tolist()
         places = (match_labels(labels.tolist(), known) for labels in fit.gold)
@@ -733,6 +738,9 @@ def kept_votes(
     ids = read(ROW_IDS) if about.get("row_ids") else b""
     if ids is None:  # deleted: rows that come again could not be found
         return None
+    chosen = read(CHOICES) if about.get("choices") else b""
+    if chosen is None:  # deleted: the pairs alone are other votes
+        return None
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
     votes = Comparisons.from_codes(
@@ -755,6 +763,37 @@ def kept_votes(
         intake=None if intake is None else Intake.from_json(intake),
         reading=reading,
         row_ids=parquet_columns(ids)["id"] if ids else None,
+        choices=_read_choices(chosen, votes) if chosen else None,
+    )
+
+
+def votes_choices(choices: Choices) -> bytes:
+    """Return choices as the content of a Parquet file, one row per alternative."""
+    choice = choices.choice
+    return parquet_bytes(
+        {"choice": choice, "plus": choices.plus, "minus": choices.minus,
+         "tied": choices.tied.astype(np.uint8), "worker": choices.worker[choice],
+         "weight": choices.weight[choice]}
+    )  # fmt: skip
+
+
+def _read_choices(content: bytes, votes: Comparisons) -> Choices:
+    """Return the choices that `votes_choices` wrote; raise an error for others."""
+    from crowdsift.votes.choices import Choices
+
+    columns = parquet_columns(content)
+    choice, plus, minus = (columns[name].astype(np.int64) for name in ("choice", "plus", "minus"))
+    worker, weight = columns["worker"].astype(np.int64), columns["weight"].astype(np.float64)
+    starts = np.flatnonzero(np.diff(choice, prepend=-1))
+    steps, limits = np.diff(choice, prepend=-1), (votes.n_items, votes.n_items, votes.n_workers)
+    sound = len(choice) and ((steps == 0) | (steps == 1)).all() and steps[0] == 1
+    for codes, lowest, limit in zip((plus, minus, worker), (0, -1, 0), limits, strict=True):
+        sound = sound and codes.min() >= lowest and codes.max() < limit
+    if not (sound and (np.isfinite(weight) & (weight > 0.0)).all()):
+        raise ValueError(f"{CHOICES} names choices that the votes do not have")
+    tied = columns["tied"].astype(bool)
+    return Choices(
+        plus, minus, tied, np.append(starts, len(choice)), worker[starts], weight[starts]
     )
 
 

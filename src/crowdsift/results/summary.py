@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 SHRUNK = ("sift", "bora-map")
 
 
+_AS_PAIRS = (
+    "{} takes rankings as weighted pairs, which are not independent, so that intervals and "
+    "reliabilities are approximate; sift and bt use the rankings themselves"
+)
+
+
 class Separation(NamedTuple):
     """How far scores differ beyond their errors.
 
@@ -119,6 +125,8 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     if votes.item_features is not None:
         found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
     found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(fitted)]
+    if votes.choices is not None and model.rankings == "pairs":
+        found.append(Diagnostic(Kind.METHOD, _AS_PAIRS.format(model.name)))
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
         return [*found, no_information_diagnostic(votes.n_workers), *_unconverged(fitted)], None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.votes.choices import Choices
+
     Columns = Sequence[NDArray[np.generic]]
 
 _ROWS = 1 << 22  # of a part: 64 MB of votes
@@ -160,6 +162,7 @@ class EncodedVotes:
     reading: Mapping[str, Any] = field(default_factory=dict)  # options that an update uses again
     row_ids: NDArray[np.uint64] | None = None  # hashes of what names a row, sorted
     elsewhere: Any = None  # rows that other machines hold: `rows`, `total_weight`, `loads`
+    choices: Choices | None = None  # where the pairs are those of rankings
 
     @property
     def n_items(self) -> int:
@@ -377,7 +380,18 @@ class EncodedVotes:
             offsets=frozen(runs),
             rows=int(runs[-1]),
             features=None if self.features is None else frozen(self.features[keep]),
+            choices=self._kept_choices(runs),
         )
+
+    def _kept_choices(self, runs: NDArray[np.int64]) -> Choices | None:
+        """Return the choices of workers who stay; None where a worker loses some votes only.
+
+        Rows that are left of a ranking are no ranking: they are weighted pairs.
+        """
+        before, after = np.diff(self.offsets), np.diff(runs)
+        if self.choices is None or ((after > 0) & (after < before)).any():
+            return None
+        return self.choices.select((after > 0)[self.choices.worker])
 
 
 _FAULT_COLUMN = {4: "outcome", 5: "weight"}
@@ -430,6 +444,8 @@ class Comparisons(EncodedVotes):
     row_ids
         Sorted hashes of what names a row, such as the assignment, if the votes came with such
         columns: an update finds the rows that it has already.
+    choices
+        The rankings or best-worst answers whose pairs these are, if the votes came as such.
     n_gold
         How many of the workers, the last ones, are no workers but gold; see `with_gold`.
     elsewhere
@@ -604,6 +620,11 @@ class Comparisons(EncodedVotes):
         both = (self, other)
         for each in both:
             each.require_rows("adding votes")
+        if (self.choices is None) != (other.choices is None):
+            raise InputError(
+                "rankings and plain votes cannot be put together; write the votes as rankings of "
+                "two items"
+            )
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))
@@ -622,12 +643,21 @@ class Comparisons(EncodedVotes):
             backend=self.backend,
             summed=True,
         )
+        choices = None
+        if self.choices is not None and other.choices is not None:
+            own, new = (
+                v.choices.recoded(codes[i], who[i] if self.has_workers else None)
+                for i, v in enumerate(both)
+                if v.choices is not None
+            )
+            choices = own.joined(new)
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None
         return replace(
             whole,
             intake=self.intake + other.intake if known else None,  # type: ignore[operator]
             reading=self.reading,
+            choices=choices,
             row_ids=frozen(np.unique(np.concatenate(ids))) if ids else None,
         )
 

@@ -160,4 +160,5 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
         of_item = np.zeros(len(items), np.uint32)
         of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ
         whole = replace(whole, item_class=frozen(of_item), class_names=votes.class_names)
-    return replace(whole, rows=votes.rows, intake=votes.intake), place
+    choices = None if votes.choices is None else votes.choices.recoded(place)
+    return replace(whole, rows=votes.rows, intake=votes.intake, choices=choices), place

@@ -32,6 +32,7 @@ OURS = {
     "pandalm": "crowdsift.io.formats.judges:PANDALM",
     "verdicts": "crowdsift.io.formats.judges:VERDICTS",
     "comparative-judgement": "crowdsift.io.formats.judges:COMPARATIVE_JUDGEMENT",
+    "arena-n": "crowdsift.io.formats.rankings:ARENA_N",
     "mtbench": "crowdsift.io.formats.arena:MTBENCH",
     "arena": "crowdsift.io.formats.arena:ARENA",
     "trl": "crowdsift.io.formats.trl:TRL",
@@ -41,6 +42,7 @@ OURS = {
     "label-studio": "crowdsift.io.formats.label_studio:LABEL_STUDIO",
     "argilla": "crowdsift.io.formats.rankings:ARGILLA",
     "rankings": "crowdsift.io.formats.rankings:RANKINGS",
+    "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
 }
 # The two sides as people name columns and answers.
@@ -215,6 +217,9 @@ class Unfolded:
         The whole texts of labels that were cut, for writing.
     in_place
         Where every row of the source is one vote: the source's column of each of ours.
+    ranks, max_diff
+        Where records are rankings: the ranks of both items of every vote, and whether a record is
+        the best and the worst of several items (ranks 0, 1, 2), which is one choice.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -225,6 +230,8 @@ class Unfolded:
     context: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     in_place: Mapping[str, str] = field(default_factory=dict)
+    ranks: Sequence[tuple[float, float]] = ()
+    max_diff: bool = False
 
 
 PLAIN = Format(name="plain", title="our own columns")

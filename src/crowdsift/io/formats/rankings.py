@@ -1,12 +1,15 @@
-"""Rankings: several items in an order become pairs.
+"""Rankings: several items in an order, or the best and the worst of them, become pairs.
 
 A ranking of n items says n(n - 1)/2 pairs, but n - 1 of them imply the rest. Each pair has the
-weight 2/n, so that a ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing.
+weight 2/n, so that a ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt`
+and `sift` use the rankings themselves, which the ranks beside the pairs give back.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -14,75 +17,277 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.formats import Format, Unfolded
+from crowdsift.votes.choices import NOT_RANKED
+from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import cut, reply_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from crowdsift.votes.source import Source
+
+_BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks of a best-worst answer
+_ALONE = "rankings of one item"
 
 
 def ranked_pairs(
     ranking: Iterable[tuple[Any, float]],
-) -> Iterator[tuple[Any, Any, float, float]]:
-    """First, second, outcome and weight of every pair of a ranking; the lowest rank is best.
+    max_diff: bool = False,
+) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
+    """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best.
+
+    Items that were not ranked, and those between the best and the worst, say nothing of each other.
 
     Examples
     --------
     >>> list(ranked_pairs([("a", 1), ("b", 3)]))
-    [('a', 'b', 1.0, 1.0)]
-    >>> [pair[2:] for pair in ranked_pairs([("a", 2), ("b", 2), ("c", 1)])]
+    [('a', 'b', 1.0, 1.0, (1, 3))]
+    >>> [pair[2:4] for pair in ranked_pairs([("a", 2), ("b", 2), ("c", 1)])]
     [(0.5, 0.6666666666666666), (0.0, 0.6666666666666666), (0.0, 0.6666666666666666)]
     """
     items = list(ranking)
     for (one, first), (two, second) in combinations(items, 2):
-        yield one, two, 0.5 + 0.5 * float(np.sign(second - first)), 2.0 / len(items)
+        if first != second or not (max_diff or first == NOT_RANKED):
+            outcome = 0.5 * (1 + (first < second) - (first > second))
+            yield one, two, outcome, 2.0 / len(items), (first, second)
+
+
+@dataclass
+class _Pairs:
+    """The pairs of rankings, gathered one ranking at a time."""
+
+    names: tuple[str, ...] = ("worker",)
+    max_diff: bool = False
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    record: list[int] = field(default_factory=list)
+    ranks: list[tuple[float, float]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    aside: dict[int, str] = field(default_factory=dict)
+    empty: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = ("first", "second", "outcome", "weight", *self.names)
+        self.columns = {name: [] for name in names}
+
+    def add(self, row: int, ranking: Sequence[tuple[Any, float]], *more: Any) -> None:
+        """Add the ranking of a row of the source, with the entries of the further columns."""
+        if len(ranking) < 2:
+            self.aside[len(self.rows)] = _ALONE
+        for *pair, ranks in ranked_pairs(ranking, self.max_diff):
+            for name, entry in zip(self.columns, (*pair, *more), strict=True):
+                self.columns[name].append(entry)
+            self.record.append(len(self.rows))
+            self.ranks.append(ranks)
+        self.rows.append(row)
+
+    def skip(self, row: int, reason: str = "") -> None:
+        """Note a record without an answer, or one that is void."""
+        if reason:
+            self.aside[len(self.rows)] = reason
+        else:
+            self.empty.append(len(self.rows))
+        self.rows.append(row)
+
+    def unfolded(self, table: Source, **more: Any) -> Unfolded:
+        """Return the votes; raise an error if there is no ranking."""
+        if not self.record:
+            raise InputError("no ranking of two items or more in any record", source=table.source)
+        return Unfolded(
+            self.columns, self.record, self.rows, self.aside, self.empty, ranks=self.ranks,
+            max_diff=self.max_diff, **more,
+        )  # fmt: skip
 
 
 def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows of worker, item, rank and task; those of one worker and task are one ranking."""
+    """Rows of worker, item, rank and task; those of one worker and task are one ranking.
+
+    A row without a rank has an item that was shown and is below all that were ranked.
+    """
     names = [roles[role] for role in ("worker", "task", "item", "rank")]
     table.load(names, condition=condition)
-    ranks = table.quantities(names[3], "number")
     groups: dict[tuple[Any, Any], dict[Any, tuple[int, float]]] = {}
-    for row, (worker, task, item, _) in enumerate(table.rows(names)):
+    for row, (worker, task, item, rank) in enumerate(table.rows(names)):
         ranking = groups.setdefault((worker, task), {})
-        if item in ranking and ranking[item][1] != ranks[row]:
+        if item in ranking:
             first = table.place(ranking[item][0])[1]
             raise table.fault(
-                row, names[3], f"the item {item!r} has another rank in row {first}, by the same "
-                "worker in the same task; remove one of the rows",
+                row, names[2], f"the item {item!r} is in row {first}, too, by the same worker in "
+                "the same task; remove one of the rows",
             )  # fmt: skip
-        ranking.setdefault(item, (row, float(ranks[row])))
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "outcome", "weight", "worker")
-    }
-    record: list[int] = []
-    rows: list[int] = []
-    alone: dict[int, str] = {}
+        ranking[item] = (row, _rank(table, row, names[3], rank))
+    pairs = _Pairs()
     for (worker, _), ranking in groups.items():
-        if len(ranking) < 2:
-            alone[len(rows)] = "rankings of one item"
-        for pair in ranked_pairs([(item, rank) for item, (_, rank) in ranking.items()]):
-            for name, entry in zip(columns, (*pair, worker), strict=True):
-                columns[name].append(entry)
-            record.append(len(rows))
-        rows.append(next(iter(ranking.values()))[0])
-    return Unfolded(columns, record, rows, alone)
+        known = [(item, rank) for item, (_, rank) in ranking.items()]
+        row = next(iter(ranking.values()))[0]
+        if len(known) > 1 and all(rank == NOT_RANKED for _, rank in known):
+            pairs.skip(row)
+        else:
+            pairs.add(row, known, worker)
+    return pairs.unfolded(table)
 
 
-RANKINGS = Format(
-    name="rankings",
-    title="rankings, a row for every item of each",
-    columns={
-        "worker": ("worker", "annotator", "user", "worker_id"),
-        "item": ("item",),
-        "rank": ("rank",),
-        "task": ("task", "task_id", "ranking"),
-    },
-    needs=("worker", "item", "rank", "task"),
-    unfold=pairs_of_rows,
-)
+def _rank(table: Source, row: int, column: str, entry: Any) -> float:
+    """Return a rank as a number; that of no entry is below all others."""
+    if is_empty(entry) or entry != entry:
+        return NOT_RANKED
+    try:
+        rank = float(entry)
+    except (TypeError, ValueError):
+        rank = float("nan")
+    if not np.isfinite(rank):
+        raise table.fault(row, column, f"the number {entry!r} is not a number")
+    return rank
+
+
+def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Rows with a whole ranking: "A>B=C>D", or a column for every place.
+
+    With a column of the items shown, those that the ranking does not name are below it.
+    """
+    by_place = _places(table.names) if "ranking" not in roles else []
+    names = by_place or [roles["ranking"]]
+    more = [roles[role] for role in ("worker", "items") if role in roles]
+    table.load([*names, *more], condition=condition)
+    pairs = _Pairs(("worker",) if "worker" in roles else ())
+    for row, entries in enumerate(table.rows([*names, *more])):
+        found = dict(zip((*names, *more), entries, strict=True))
+        if by_place:
+            places = [[found[name]] for name in by_place if not is_empty(found[name])]
+        else:
+            places = _order(table, row, names[0], found[names[0]])
+        ranking = [(item, float(place)) for place, group in enumerate(places, 1) for item in group]
+        _refuse_twice(table, row, names[0], [item for item, _ in ranking])
+        if "items" in roles:
+            ranking += _not_ranked(table, row, roles["items"], found[roles["items"]], ranking)
+        who = [found[roles["worker"]]] if "worker" in roles else []
+        if places:
+            pairs.add(row, ranking, *who)
+        else:
+            pairs.skip(row)
+    return pairs.unfolded(table)
+
+
+def _places(names: Iterable[str]) -> list[str]:
+    """Return the columns rank_1, rank_2, ... in the order of their places."""
+    found = {m[1]: name for name in names if (m := re.fullmatch(r"rank[ _]?(\d+)", name))}
+    return [found[place] for place in sorted(found, key=int)]
+
+
+def _order(table: Source, row: int, column: str, entry: Any) -> list[list[str]]:
+    """Return the groups of a text such as "A>B=C>D", or of a list of items."""
+    if is_empty(entry):
+        return []
+    if not isinstance(entry, str):
+        return [[each] for each in entry]
+    places = [[item.strip() for item in group.split("=")] for group in entry.split(">")]
+    if not all(item for group in places for item in group):
+        raise table.fault(
+            row, column, f"the ranking {entry!r:.80} has an empty place; write it as A>B=C>D"
+        )
+    return places
+
+
+def _refuse_twice(table: Source, row: int, column: str, items: list[Any]) -> None:
+    twice = next((item for place, item in enumerate(items) if item in items[:place]), None)
+    if twice is not None:
+        raise table.fault(row, column, f"the item {twice!r} is twice in the ranking; name it once")
+
+
+def _shown(table: Source, row: int, column: str, entry: Any) -> list[Any]:
+    """Return the items that were shown: a list, JSON, or a text with | ; or commas between."""
+    if isinstance(entry, str) and entry.lstrip().startswith("["):
+        try:
+            entry = json.loads(entry)
+        except ValueError:
+            raise table.fault(row, column, "not a list in JSON; write items as A|B|C") from None
+    if isinstance(entry, str):
+        mark = next((mark for mark in "|;," if mark in entry), "|")
+        entry = [item.strip() for item in entry.split(mark)]
+    items = [] if is_empty(entry) else list(entry)
+    _refuse_twice(table, row, column, items)
+    return items
+
+
+def _not_ranked(
+    table: Source, row: int, column: str, entry: Any, ranking: list[tuple[Any, float]]
+) -> list[tuple[Any, float]]:
+    """Return the items that were shown and not ranked; refuse a ranking of others."""
+    shown, named = _shown(table, row, column, entry), [item for item, _ in ranking]
+    if strange := [item for item in named if shown and item not in shown]:
+        raise table.fault(row, column, f"the ranked item {strange[0]!r} is not among the items")
+    return [(item, NOT_RANKED) for item in shown if item not in named]
+
+
+def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Rows with the best of several items, or the best and the worst."""
+    wide = _options(table.names)
+    given = [roles["items"]] if "items" in roles else wide
+    more = [roles[role] for role in ("best", "worst", "worker") if role in roles]
+    table.load([*given, *more], condition=condition)
+    pairs = _Pairs(("worker",) if "worker" in roles else (), "worst" in roles)
+    for row, entries in enumerate(table.rows([*given, *more])):
+        found = dict(zip((*given, *more), entries, strict=True))
+        items = [found[name] for name in given if not is_empty(found[name])]
+        if "items" in roles:
+            items = _shown(table, row, given[0], found[given[0]])
+        _refuse_twice(table, row, given[0], items)
+        answers = [found[roles[role]] for role in ("best", "worst") if role in roles]
+        who = [found[roles["worker"]]] if "worker" in roles else []
+        if any(map(is_empty, answers)):
+            pairs.skip(row)
+            continue
+        answers = [_named(answer, items, found) for answer in answers]
+        for role, answer in zip(("best", "worst"), answers, strict=False):
+            if answer not in items:
+                shown = ", ".join(map(str, items[:8]))
+                raise table.fault(
+                    row, roles[role], f"{answer!r} is none of the items, which are {shown}"
+                )
+        if len(answers) == 2 and answers[0] == answers[1]:
+            raise table.fault(
+                row, roles["worst"], f"the best and the worst item are both {answers[0]!r}"
+            )
+        low = _OTHER if len(answers) == 2 else NOT_RANKED
+        rank = dict(zip(answers, (_BEST, _WORST), strict=False))
+        pairs.add(row, [(item, rank.get(item, low)) for item in items], *who)
+    return pairs.unfolded(table)
+
+
+def _options(names: Iterable[str]) -> list[str]:
+    """Return columns of items beside each other: model_a, model_b, ... or item_1, item_2, ..."""
+    return [n for n in names if re.fullmatch(r"(model|item|option)[ _]?([a-z]|\d+)", n)]
+
+
+def _named(answer: Any, items: list[Any], row: dict[str, Any]) -> Any:
+    """Return the item that an answer names: itself, or the column that it is in."""
+    return row[answer] if answer not in items and answer in row else answer
+
+
+_WORKER = ("worker", "annotator", "user", "worker_id", "judge", "judge_id", "user_id")
+_ITEMS = ("items", "options", "models", "shown")
+_ORDERS = {"worker": _WORKER, "ranking": ("ranking", "order"), "items": _ITEMS}
+_BEST_WORST = {"worker": _WORKER, "best": ("best",), "worst": ("worst",), "items": _ITEMS}
+RANKINGS = (
+    Format(name="rankings", title="rankings, a row for every item of each",
+           columns={"worker": _WORKER[:4], "item": ("item",), "rank": ("rank",),
+                    "task": ("task", "task_id", "ranking")},
+           needs=("worker", "item", "rank", "task"), unfold=pairs_of_rows),
+    Format(name="rankings", title='rankings as "A>B=C>D"', columns=_ORDERS, needs=("ranking",),
+           without=("item", "rank", "external_id"), unfold=pairs_of_orders),
+    Format(name="rankings", title="rankings, a column for every place", marks=("rank_1", "rank_2"),
+           columns={"worker": _WORKER, "items": _ITEMS}, unfold=pairs_of_orders),
+)  # fmt: skip
+BEST_WORST = (
+    Format(name="best-worst", title="the best, or the best and the worst, of several",
+           columns=_BEST_WORST, needs=("best", "items"), unfold=pairs_of_best),
+    Format(name="best-worst", title="the best, or the best and the worst, of several columns",
+           columns=_BEST_WORST, needs=("best",), marks=("item_1", "item_2"), unfold=pairs_of_best),
+)  # fmt: skip
+ARENA_N = Format(
+    name="arena-n", title="an arena of three or more models", needs=("best",),
+    columns={**_BEST_WORST, "best": ("best", "winner")}, marks=("model_a", "model_b", "model_c"),
+    unfold=pairs_of_best,
+)  # fmt: skip
 
 
 _OWN = ("id", "_server_id", "status", "external_id", "metadata", "vectors", "suggestions")
@@ -91,35 +296,22 @@ _OWN = ("id", "_server_id", "status", "external_id", "metadata", "vectors", "sug
 def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Every ranking of every record as pairs; the fields that are not ranked are the prompt."""
     names = [name for name in table.names if not name.startswith(("vectors", "metadata"))]
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "outcome", "weight", "worker", "prompt")
-    }
-    record: list[int] = []
-    rows: list[int] = []
-    aside: dict[int, str] = {}
-    empty: list[int] = []
-    whole: dict[str, str] = {}
+    pairs, whole = _Pairs(("worker", "prompt")), dict[str, str]()
     table.load(names, condition=condition)
     for number, entries in enumerate(table.rows(names)):
         fields, answers = _parts(dict(zip(names, entries, strict=True)))
         for worker, ranking, status in answers:
             if status in ("discarded", "draft"):
-                aside[len(rows)] = status
+                pairs.skip(number, status)
             elif not ranking:
-                empty.append(len(rows))
+                pairs.skip(number)
             else:
                 texts = [_text(table, number, fields, name, whole) for name, _ in ranking]
                 ranked = {name for name, _ in ranking}
-                prompt = _prompt(fields, ranked, whole)
                 ranks = [rank for _, rank in ranking]
-                for pair in ranked_pairs(zip(texts, ranks, strict=True)):
-                    for name, entry in zip(columns, (*pair, worker, prompt), strict=True):
-                        columns[name].append(entry)
-                    record.append(len(rows))
-            rows.append(number)
-    if not record:
-        raise InputError("no ranking in any record", source=table.source)
-    return Unfolded(columns, record, rows, aside, empty, context="prompt", texts=whole)
+                prompt = _prompt(fields, ranked, whole)
+                pairs.add(number, list(zip(texts, ranks, strict=True)), worker, prompt)
+    return pairs.unfolded(table, context="prompt", texts=whole)
 
 
 Answer = tuple[Any, list[tuple[str, float]], str]

@@ -1,0 +1,148 @@
+"""Planted rankings and left-out rankings of WMT13: rankings themselves against weighted pairs.
+
+`python -m benchmarks.rankings planted [CROWDS]`, `python -m benchmarks.rankings wmt13`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+import crowdsift
+from benchmarks.data import data_folder
+
+ITEMS, WORKERS, SPAMMERS = 30, 100, 20
+
+
+def crowd(seed: int, kind: str) -> tuple[np.ndarray, crowdsift.Comparisons]:
+    """Draw 100 workers, 20 of whom answer at random; the truth in the unit of sift."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=ITEMS)
+    truth = (truth - truth.mean()) * np.sqrt((1 - 1 / ITEMS) / truth.var())
+    slope = rng.uniform(1, 3, WORKERS)
+    slope[:SPAMMERS] = 0
+    rows: dict[str, list[str]] = defaultdict(list)
+    for who in np.repeat(np.arange(WORKERS), 8 if kind == "rankings" else 12):
+        shown = rng.choice(ITEMS, rng.integers(3, 9), replace=False)
+        utility = slope[who] * truth[shown]
+        order = shown[np.argsort(-(utility + rng.gumbel(size=len(shown))))]
+        rows["worker"].append(str(who))
+        if kind == "rankings":
+            rows["ranking"].append(">".join(map(str, order)))
+            continue
+        rows["items"].append("|".join(map(str, shown)))
+        if kind == "best":
+            rows["best"].append(str(order[0]))
+            continue
+        odds = np.exp(utility[:, None] - utility)
+        np.fill_diagonal(odds, 0)
+        best, worst = divmod(rng.choice(odds.size, p=(odds / odds.sum()).ravel()), len(shown))
+        rows["best"].append(str(shown[best]))
+        rows["worst"].append(str(shown[worst]))
+    return truth, crowdsift.read(dict(rows))
+
+
+def planted(crowds: int) -> None:
+    """Print coverage of 90 % intervals, error of scores, spammers found and honest ones blamed."""
+    for kind in ("rankings", "best", "best-worst"):
+        figures: dict[str, list[list[float]]] = {"weighted pairs": [], "rankings": []}
+        for seed in range(crowds):
+            truth, votes = crowd(seed, kind)
+            for name, each in zip(figures, (replace(votes, choices=None), votes), strict=True):
+                fit = crowdsift.fit(each, threads=1)
+                items, workers = fit.item_table, fit.worker_table
+                true = truth[items["item"].astype(int)]
+                inside = (items["lower"] <= true) & (true <= items["upper"])
+                spam = workers["worker"].astype(int) < SPAMMERS
+                random = workers["verdict"] == "random"
+                error = float(np.sqrt(np.mean((items["score"] - true) ** 2)))
+                figures[name].append(
+                    [inside.mean(), error, random[spam].mean(), random[~spam].mean()]
+                )
+        for name, rows in figures.items():
+            mean, se = np.mean(rows, axis=0), np.std(rows, axis=0) / np.sqrt(crowds)
+            shown = (f"{m:.4f} ({e:.4f})" for m, e in zip(mean, se, strict=True))
+            print(f"{kind}, {name}: covered, error, found, blamed", *shown)
+
+
+def wmt_rankings() -> tuple[list[str], list[str]]:
+    """Return worker and text of every ranking of WMT13 French-English whose pairs are an order."""
+    with gzip.open(data_folder() / "wmt13_fren.csv.gz", "rt") as file:
+        tasks: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+        for row in csv.DictReader(file):
+            outcome = {"left": 1.0, "right": 0.0, "tie": 0.5}[row["winner"]]
+            pairs = tasks[row["worker"], row["task"]]
+            pairs[row["left"], row["right"]] = outcome
+            pairs[row["right"], row["left"]] = 1.0 - outcome
+    workers, texts = [], []
+    for (worker, _), pairs in tasks.items():
+        items = sorted({item for pair in pairs for item in pair})
+        if len(pairs) != len(items) * (len(items) - 1):
+            continue
+        wins = {item: sum(pairs[item, other] for other in items if other != item) for item in items}
+        groups: dict[float, list[str]] = defaultdict(list)
+        for item in items:
+            groups[wins[item]].append(item)
+        workers.append(worker)
+        texts.append(">".join("=".join(groups[won]) for won in sorted(groups, reverse=True)))
+    return workers, texts
+
+
+def wmt13(folds: int = 5) -> None:
+    """Print the mean log loss of left-out rankings."""
+    workers, texts = (np.array(column, object) for column in wmt_rankings())
+    fold = np.random.default_rng(0).integers(0, folds, len(texts))
+    whole = crowdsift.read({"worker": workers, "ranking": texts})
+    place = {label: code for code, label in enumerate(whole.items)}
+    who = {label: code for code, label in enumerate(whole.workers)}
+    losses: dict[str, list[np.ndarray]] = defaultdict(list)
+    for number in range(folds):
+        kept, out = fold != number, fold == number
+        train = crowdsift.read({"worker": workers[kept], "ranking": texts[kept]})
+        left = crowdsift.read({"worker": workers[out], "ranking": texts[out]})
+        codes = np.array([place[label] for label in left.items])
+        people = np.array([who[label] for label in left.workers])
+        assert left.choices is not None
+        choices = left.choices.recoded(codes, people)
+        for method in ("bt", "sift"):
+            for name, votes in (("ranks", train), ("pairs", replace(train, choices=None))):
+                fit = crowdsift.fit(votes, method)
+                scores = np.zeros(whole.n_items)
+                for item, score in zip(fit.items["item"], fit.items["score"], strict=True):
+                    scores[place[item]] = score
+                slopes = np.ones((whole.n_workers, 1))
+                if method == "sift":  # a worker without votes is one of the crowd
+                    assert fit.posterior is not None
+                    assert fit.posterior.quantiles is not None
+                    own = fit.posterior.quantiles
+                    slopes = np.tile(np.quantile(own, (np.arange(16) + 0.5) / 16), (len(slopes), 1))
+                    for row, label in enumerate(fit.worker_table["worker"]):
+                        slopes[who[label]] = own[row]
+                logs = [choices.probabilities(scores, each)[1] for each in slopes.T]
+                losses[f"{method} {name}"].append(-choices.weight * _mean_of_logs(np.array(logs)))
+    total = {name: np.concatenate(parts) for name, parts in losses.items()}
+    for method in ("bt", "sift"):
+        ranks, pairs = total[f"{method} ranks"], total[f"{method} pairs"]
+        error = (pairs - ranks).std() * np.sqrt(len(ranks)) / len(texts)
+        print(
+            f"{method}: nats a ranking {ranks.sum() / len(texts):.4f}, by weighted pairs "
+            f"{pairs.sum() / len(texts):.4f}, difference {(pairs - ranks).sum() / len(texts):.4f} "
+            f"(standard error {error:.4f}), {len(texts)} rankings"
+        )
+
+
+def _mean_of_logs(logs: np.ndarray) -> np.ndarray:
+    most = logs.max(axis=0)
+    return np.asarray(most + np.log(np.mean(np.exp(logs - most), axis=0)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "planted":
+        planted(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
+    else:
+        wmt13()

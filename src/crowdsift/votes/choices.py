@@ -1,0 +1,278 @@
+"""Rankings and best-worst answers as choices: one alternative of several, by a worker.
+
+A ranking is a sequence of choices: the best of all items, the best of the rest, and so on (Plackett
+1975, Luce 1959). Alternatives of a ranking are items. A best-worst answer is one choice among all
+ordered pairs of its items (max-diff: Marley and Louviere 2005).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.votes.graph import for_lower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+
+    Vector = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+    Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
+
+_DIRECT = 1e-3  # of what could go to the pair of the best and the worst item
+NOT_RANKED = inf  # the rank of an item that was shown and is below all that were ranked
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Choices of workers, one of several alternatives each; the chosen one is the first.
+
+    Attributes
+    ----------
+    plus, minus
+        The items of every alternative: its utility is the score of `plus`, less that of `minus`
+        where it is not -1.
+    tied
+        Whether an alternative was ranked as equal to the chosen one.
+    offsets
+        Where the alternatives of every choice begin, and the end.
+    worker, weight
+        Of every choice. A tie of items is the mean over orders of these, so that weights add to 1.
+    """
+
+    plus: Codes
+    minus: Codes
+    tied: NDArray[np.bool_]
+    offsets: Codes
+    worker: Codes
+    weight: Vector
+
+    @classmethod
+    def of_pairs(
+        cls,
+        record: NDArray[np.integer],
+        pair: tuple[NDArray[np.integer], NDArray[np.integer]],
+        ranks: Vector,
+        worker: NDArray[np.integer] | None,
+        max_diff: bool,
+    ) -> Choices:
+        """Return the choices of rankings, given the pairs of every record with their ranks.
+
+        Examples
+        --------
+        >>> pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
+        >>> ranks = np.array([[1.0, 2.0], [1.0, 3.0], [2.0, 3.0]])
+        >>> found = Choices.of_pairs(np.zeros(3, int), pairs, ranks, None, False)
+        >>> found.plus.tolist(), found.offsets.tolist()
+        ([0, 1, 2, 1, 2], [0, 3, 5])
+        """
+        own: dict[int, dict[int, float]] = {}
+        who = np.zeros(len(record), np.int64) if worker is None else worker
+        of: dict[int, int] = {}
+        rows = zip(record.tolist(), *(x.tolist() for x in pair), ranks.tolist(), who.tolist(),
+                   strict=True)  # fmt: skip
+        for number, one, two, (first, second), by in rows:
+            own.setdefault(number, {}).update({one: first, two: second})
+            of[number] = by
+        counts = Counter(
+            (of[number], tuple(sorted(known.items(), key=lambda each: each[::-1])))
+            for number, known in own.items()
+        )
+        stages = _max_diff if max_diff else _stages
+        plus, minus, tied, ends, workers, weights = [], [], [], [0], [], []
+        for (by, ranking), count in sorted(counts.items()):
+            for alternatives, share in stages(ranking):
+                for one, two, equal in alternatives:
+                    plus.append(one)
+                    minus.append(two)
+                    tied.append(equal)
+                ends.append(len(plus))
+                workers.append(by)
+                weights.append(count * share)
+        return cls(
+            np.array(plus, np.int64), np.array(minus, np.int64), np.array(tied, bool),
+            np.array(ends, np.int64), np.array(workers, np.int64), np.array(weights, np.float64),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.worker)
+
+    @property
+    def choice(self) -> Codes:
+        """The choice of every alternative."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def select(self, keep: NDArray[np.bool_]) -> Choices:
+        """Return the choices where `keep` is true."""
+        inside, size = np.repeat(keep, np.diff(self.offsets)), np.diff(self.offsets)[keep]
+        return Choices(
+            self.plus[inside], self.minus[inside], self.tied[inside],
+            np.append(0, np.cumsum(size)), self.worker[keep], self.weight[keep],
+        )  # fmt: skip
+
+    def recoded(
+        self,
+        items: NDArray[np.integer] | None = None,
+        workers: NDArray[np.integer] | None = None,
+    ) -> Choices:
+        """Return the choices with other codes of items, or of workers."""
+        found = self
+        if items is not None:
+            codes = np.append(items.astype(np.int64), -1)
+            found = replace(found, plus=codes[self.plus], minus=codes[self.minus])
+        if workers is not None:
+            found = replace(found, worker=workers.astype(np.int64)[self.worker])
+        return found
+
+    def joined(self, other: Choices) -> Choices:
+        """Return these choices and others, of the same codes."""
+        names = ("plus", "minus", "tied", "worker", "weight")
+        both = {name: np.concatenate([getattr(x, name) for x in (self, other)]) for name in names}
+        return Choices(
+            **both, offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:])
+        )
+
+    def probabilities(self, scores: Vector, slopes: Vector | None = None) -> tuple[Vector, Vector]:
+        """Return the probability of every alternative, and the log of that of every choice made.
+
+        Examples
+        --------
+        >>> pair = Choices(*map(np.array, ([0, 1], [-1, -1], [False] * 2, [0, 2], [0], [1.0])))
+        >>> pair.probabilities(np.array([np.log(3.0), 0.0]))[0].round(2)
+        array([0.75, 0.25])
+        """
+        padded = np.append(scores, 0.0)
+        utility = padded[self.plus] - padded[self.minus]
+        if slopes is not None:
+            utility = utility * slopes[self.worker][self.choice]
+        start, choice = self.offsets[:-1], self.choice
+        utility = utility - np.maximum.reduceat(utility, start)[choice]
+        mass = np.exp(utility)
+        total = np.add.reduceat(mass, start)
+        return mass / total[choice], utility[start] - np.log(total)
+
+    def pair_weights(self, votes: Comparisons, scores: Vector, slopes: Vector) -> Vector:
+        """Return the weights with which pairs of votes have the information of these choices.
+
+        The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i - r_j):
+        with the weights p_i + p_j the pairs of the chosen item have the gradient of the choice and,
+        on average over what may be chosen, its information p_i p_j; so have they in the worker's
+        slope. Votes that are of no choice, such as gold, keep their weights.
+        """
+        p, _ = self.probabilities(scores, slopes)
+        k, choice = votes.n_items, self.choice
+        first = self.offsets[:-1][choice]
+        single = (self.minus < 0) & (np.arange(len(p)) != first)
+        winner, loser = self.plus[first][single], self.plus[single]
+        weight = (self.weight[choice] * (p + p[first]))[single]
+        columns: list[tuple[NDArray[Any], ...]] = [
+            (winner, loser, self.worker[choice][single], self.tied[single], weight)
+        ]
+        columns += list(self._max_diff_pairs(p, scores, slopes))
+        winner, loser, worker, tied, weight = (
+            np.concatenate(x) for x in zip(*columns, strict=True)
+        )
+        outcome = np.where(tied, 0.5, 1.0)
+        wanted = _keys(winner, loser, outcome, worker, k)
+        who = votes.worker_codes().astype(np.int64)
+        known = _keys(votes.first, votes.second, votes.outcome.astype(np.float64), who, k)
+        order = np.argsort(known, kind="stable")
+        row = order[np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)]
+        there = known[row] == wanted
+        summed = np.bincount(row[there], weight[there], len(known))
+        hit = np.bincount(row[there], minlength=len(known)) > 0
+        return np.where(hit, summed, votes.weight.astype(np.float64))
+
+    def _max_diff_pairs(
+        self, p: Vector, scores: Vector, slopes: Vector
+    ) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield the pairs of best-worst answers with their weights, those of n items at a time.
+
+        With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i best
+        and j worst is that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k - r_i)
+        and (q_k + c_k)/σ(r_j - r_k), for any c with Σc_k = p_j + q_i over the other items k. The
+        pair i over j gets next to nothing of this sum: where scores are equal, the pairs then have
+        the information of the answer, too.
+        """
+        size, start = np.diff(self.offsets), self.offsets[:-1]
+        answers = self.minus[start] >= 0
+        for count in np.unique(size[answers]).tolist():
+            n = round(0.5 + np.sqrt(0.25 + count))
+            chosen = np.flatnonzero(answers & (size == count))
+            at = start[chosen][:, None] + np.arange(count)
+            one, two = (np.array(x) for x in zip(*_ordered(n), strict=True))
+            joint = np.zeros((len(chosen), n, n))
+            joint[:, one, two] = p[at]
+            best, worst = joint.sum(axis=2), joint.sum(axis=1)
+            items = np.zeros((len(chosen), n), np.int64)
+            items[:, one], items[:, two] = self.plus[at], self.minus[at]
+            score = scores[items] * slopes[self.worker[chosen]][:, None]
+            inner, ends = slice(1, n - 1), (slice(0, 1), slice(n - 1, n))
+            either, rest = best[:, inner] + worst[:, inner], best[:, -1:] + worst[:, :1]
+            spare = (1.0 - _DIRECT) * rest * either / either.sum(axis=1, keepdims=True)
+            for above, below, mass in (
+                (ends[0], inner, best[:, inner] + spare),
+                (inner, ends[1], worst[:, inner] + spare),
+                (ends[0], ends[1], _DIRECT * rest),
+            ):
+                odds = np.exp(np.clip(score[:, above] - score[:, below], -500.0, 500.0))
+                weight = self.weight[chosen][:, None] * mass * (1.0 + odds)
+                known = items[:, above], items[:, below], self.worker[chosen][:, None]
+                yield (*(np.broadcast_to(x, weight.shape).ravel() for x in known),
+                       np.zeros(weight.size, bool), weight.ravel())  # fmt: skip
+
+
+def _keys(
+    first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Codes, k: int
+) -> Codes:
+    """Return a number for worker, pair and outcome, whichever item comes first."""
+    low, high = (f(first, second).astype(np.int64) for f in (np.minimum, np.maximum))
+    three = np.rint(2.0 * for_lower(first, second, outcome)).astype(np.int64)
+    return np.asarray(((worker * k + low) * k + high) * 3 + three)
+
+
+def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
+    """Yield the choices of a ranking with their shares; ties are the mean over orders.
+
+    The orders of t tied items are their t rotations and the reverses: all orders of up to three.
+    """
+    left = [item for item, _ in ranking]
+    for rank in sorted({rank for _, rank in ranking if rank != NOT_RANKED}):
+        group = [item for item, own in ranking if own == rank]
+        orders: list[tuple[int, ...]] = [tuple(group)]
+        if len(group) > 1:
+            turned = [group[i:] + group[:i] for i in range(len(group))]
+            orders = sorted({tuple(each[::side]) for each in turned for side in (1, -1)})
+        for order in orders:
+            rest = list(left)
+            for item in order:
+                others = [other for other in rest if other != item]
+                if others:
+                    tie = set(group)
+                    rows = [(item, -1, False), *((other, -1, other in tie) for other in others)]
+                    yield rows, 1.0 / len(orders)
+                rest = others
+        left = [item for item in left if item not in group]
+
+
+def _ordered(n: int) -> list[tuple[int, int]]:
+    """Return the ordered pairs of n places, that of the first and the last before all others."""
+    pairs = [(one, two) for one in range(n) for two in range(n) if one != two]
+    return sorted(pairs, key=lambda pair: pair != (0, n - 1))
+
+
+def _max_diff(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
+    """Yield the choice of a best-worst answer: the best item is the first, the worst the last."""
+    items = [item for item, _ in ranking]
+    if len(items) == 2:
+        yield from _stages(ranking)
+        return
+    yield [(items[one], items[two], False) for one, two in _ordered(len(items))], 1.0
