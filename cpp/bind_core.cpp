@@ -121,4 +121,5 @@ NB_MODULE(_core, m) {
     bind_grid(m, core);
     bind_factoriser(m);
     bind_covariates(m);
+    bind_dimensions(m, core);
 }

@@ -159,3 +159,4 @@ void bind_likelihood(nb::module_& m, nb::class_<Core>& core);
 void bind_grid(nb::module_& m, nb::class_<Core>& core);
 void bind_factoriser(nb::module_& m);
 void bind_covariates(nb::module_& m);
+void bind_dimensions(nb::module_& m, nb::class_<Core>& core);

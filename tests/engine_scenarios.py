@@ -35,7 +35,8 @@ from scenario_results import (
     records,
 )
 
-from crowdsift.engines.base import Engine, SlopePrior
+from crowdsift.engines.base import Engine, SlopePrior, required
+from crowdsift.engines.dimensions import Crowd, Part
 from crowdsift.numeric.likelihoods import LIKELIHOODS
 from crowdsift.solvers.em import EMState, alternate
 
@@ -197,6 +198,44 @@ def contexts(engine: Engine, seed: int) -> Results:
 
 
 # Scenarios for any votes, by the capability that they need.
+def dimensions(engine: Engine, seed: int) -> Results:
+    """All passes in one to four dimensions, with sides and without, over all parts of the votes."""
+    rng, facts = np.random.default_rng(seed), engine.facts
+    K, S = facts.n_items, facts.n_workers
+    for D, sides, part in ((1, 1, Part.ALL), (2, 0, Part.KEPT), (4, 1, Part.LEFT_OUT)):
+        E, x = D + sides, rng.normal(size=(K, D))
+        root = rng.normal(size=(K * D, K * D)) / K
+        whole = root @ root.T + 0.1 * np.eye(K * D)
+        at = np.arange(K)
+        blocks = whole.reshape(K, D, K, D)[at, :, at]
+        precision = np.zeros((E, E))
+        precision[:D, :D] = np.eye(D) + 0.2
+        precision[D:, D:] = 4.0 * np.eye(sides)
+        crowd = Crowd(rng.normal(size=E), precision, np.log([0.7, 0.1, 0.1, 0.1]), 0.1, 0.2)
+        a = rng.normal(size=(S, E))
+        second = a[:, :, None] * a[:, None, :] + 0.3 * np.eye(E)
+        width, passes = rng.uniform(0.1, 0.6, S), required(engine.dimensions)
+        for C in (whole, blocks):
+            found = passes.update(x, C, crowd, a, second, width, facts.ties, int(part))
+            *parts, system = found
+            for name, value in zip(found._fields, parts, strict=False):
+                yield Named(f"dimensions.{name}", value, SINGLE)
+            yield Named("blocks.multiply", system.multiply(x), SINGLE)
+            yield Named("blocks.diagonal", system.diagonal(), SINGLE)
+            low, high, weight = system.pairs()
+            matrix = np.zeros((K, K, D, D))
+            np.add.at(matrix, (np.minimum(low, high), np.maximum(low, high)), weight)
+            yield Named("blocks.pairs", matrix, SINGLE)
+            total = passes.log_probability(x, C, a, second, width, facts.ties, int(part))
+            yield Named("log_probability", np.array(total), DOUBLE)
+            classes = passes.class_evidence(x, C, crowd, a, width, facts.ties)
+            yield Named("class_evidence", classes, Slack(1e-5, 1e-5))
+        residuals = passes.residuals(x, a, width, facts.ties, int(part))
+        yield Named("residuals.diagonal", residuals.diagonal(), SINGLE)
+        v = rng.normal(size=(K, 3))
+        yield Named("residuals.multiply", residuals.multiply(v), SINGLE)
+
+
 SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     "counts": (facts, tallies, margins),
     "slopes": (slope_likelihood, slope_curvature, common_slope, own_slopes, coarse_profile),
@@ -206,4 +245,5 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         site_updates, pair_effects, transforms, worker_priors, some_workers, vote_sites, suspended,
         belief_propagation, correlations, predictions, factorisations,
     ),
+    "dimensions": (dimensions,),
 }  # fmt: skip

@@ -180,6 +180,31 @@ class Core:
     def set_shared(self, low: _U32, high: _U32, owner: NDArray[np.bool_]) -> None: ...
     def correlate(self, centred: bool, v: _F64) -> _F64: ...
     def correlation_degrees(self, centred: bool) -> _F64: ...
+    def update_dimensions(
+        self, positions: _F64, covariance: _F64, mean: _F64, precision: _F64, log_shares: _F64,
+        one_sided: float, gold: float, weights: _F64, second: _F64, width: _F64, n_gold: int,
+        ties: bool, part: int,
+    ) -> tuple[_F64, _F64, _F64, _F64, float, _F64, ItemBlocks]: ...  # fmt: skip
+    def dimension_residuals(
+        self, positions: _F64, weights: _F64, width: _F64, n_gold: int, ties: bool, part: int
+    ) -> Residuals: ...
+    def dimension_loss(
+        self, positions: _F64, covariance: _F64, weights: _F64, second: _F64, width: _F64,
+        n_gold: int, ties: bool, part: int,
+    ) -> tuple[float, float]: ...  # fmt: skip
+    def dimension_classes(
+        self, positions: _F64, covariance: _F64, mean: _F64, precision: _F64, log_shares: _F64,
+        one_sided: float, gold: float, weights: _F64, width: _F64, n_gold: int, ties: bool,
+    ) -> _F64: ...  # fmt: skip
+
+class ItemBlocks:
+    def multiply(self, v: _F64) -> _F64: ...
+    def diagonal(self) -> _F64: ...
+    def pairs(self) -> tuple[_U32, _U32, _F64]: ...
+
+class Residuals:
+    def multiply(self, v: _F64) -> _F64: ...
+    def diagonal(self) -> _F64: ...
 
 class GridSites:
     @property

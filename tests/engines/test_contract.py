@@ -31,6 +31,7 @@ from crowdsift.engines import (
     ENGINES,
     MAPS,
     base,
+    dimensions,
     fused,
     grid,
     kinds,
@@ -257,7 +258,7 @@ def protocols(*modules: Any) -> dict[str, type]:
     """The protocols of passes, as the modules of the waist state them."""
     found = {
         name: each
-        for module in modules or (base, grid, kinds)
+        for module in modules or (base, dimensions, grid, kinds)
         for name, each in vars(module).items()
         if inspect.isclass(each) and getattr(each, "_is_protocol", False)
     }

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.votes.contexts import by_context
+from reference_engine.dimensions import ReferenceDimensions
 from reference_engine.grid import ReferenceGrid
 from reference_engine.likelihood import ReferenceLikelihood
 from reference_engine.logistic import ReferenceCounts, ReferenceEM, ReferenceSlopes
@@ -35,6 +36,7 @@ class ReferenceEngine:
         self.counts, self.slopes = ReferenceCounts(votes), ReferenceSlopes(votes)
         self.em, self.likelihood = ReferenceEM(votes), ReferenceLikelihood(votes)
         self.grid = ReferenceGrid(votes, shared)
+        self.dimensions = ReferenceDimensions(comparisons)
 
     @property
     def passes(self) -> float:

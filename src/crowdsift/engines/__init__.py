@@ -289,6 +289,6 @@ def offers(engine: Engine) -> tuple[str, ...]:
     >>> from crowdsift import Comparisons
     >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
     >>> offers(choose_engine("cpu", votes))
-    ('counts', 'slopes', 'em', 'likelihood', 'grid')
+    ('counts', 'slopes', 'em', 'likelihood', 'grid', 'dimensions')
     """
     return tuple(name for name in CAPABILITIES if getattr(engine, name) is not None)

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from crowdsift.engines.dimensions import Dimensions
     from crowdsift.engines.grid import Grid
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid")
+CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
 
 
 @dataclass(frozen=True)
@@ -297,6 +298,10 @@ class Engine(Protocol):
     @property
     def grid(self) -> Grid | None:
         """Expectation propagation over a grid of worker types."""
+
+    @property
+    def dimensions(self) -> Dimensions | None:
+        """Variational Bayes with weights of workers in several dimensions."""
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """The same votes with a worker for every worker in each context; None without contexts.

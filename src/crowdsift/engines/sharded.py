@@ -32,6 +32,7 @@ from typing import (
 import numpy as np
 
 from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood, Slopes
+from crowdsift.engines.dimensions import Dimensions
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind, Operator, Solution, WeightedPairs
 from crowdsift.engines.shards import (
@@ -265,6 +266,12 @@ class ShardedEngine:
     def grid(self) -> Grid | None:
         """Expectation propagation."""
         found: Grid | None = self._capability("grid", Grid)
+        return found
+
+    @property
+    def dimensions(self) -> Dimensions | None:
+        """Votes in several dimensions."""
+        found: Dimensions | None = self._capability("dimensions", Dimensions)
         return found
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:

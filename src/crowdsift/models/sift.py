@@ -14,6 +14,11 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.sift_dimensions import (
+    left_out_dimensions,
+    refuse_dimensions,
+    with_dimensions,
+)
 from crowdsift.models.sift_estimate import (
     FAINT,
     MAX_GROUP_NUMBERS,
@@ -187,6 +192,7 @@ class Sift(Model):
             "covariates": votes.features is not None,
             "contexts": bool(votes.by) and self.contexts,
             "dependent votes": dependent,
+            "dimensions": self._asked > 1,
         }
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
         most = max(min(votes.n_items - 1, votes.n_workers), 1)
@@ -199,8 +205,18 @@ class Sift(Model):
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; informative workers decide the sign."""
+        refuse_dimensions(engine, self._asked)
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
-        return self._estimate(run, engine)
+        return self._with_dimensions(self._estimate(run, engine), engine)
+
+    @property
+    def _asked(self) -> int:
+        """The number of dimensions asked for; 0 lets the evidence decide."""
+        return 0 if isinstance(self.dimensions, str) else self.dimensions
+
+    def _with_dimensions(self, estimate: Estimate, engine: Engine) -> Estimate:
+        found = with_dimensions(estimate, engine, self._asked)
+        return found if found.dimensions is None else self._signed(found, engine)
 
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
@@ -216,7 +232,7 @@ class Sift(Model):
         if float(np.mean(run.means**2)) < FAINT and not boards.complete:  # nothing in common?
             alone = propagate(engine, levels, self._settings(engine), progress)
             if alone.evidence[-1] > run.evidence[-1]:
-                return self._estimate(alone, engine)
+                return self._with_dimensions(self._estimate(alone, engine), engine)
         return self._estimate(run, engine, boards=boards)
 
     def boards(self, votes: Comparisons) -> Boards | None:
@@ -229,6 +245,7 @@ class Sift(Model):
 
     def _shared(self, votes: Comparisons) -> Boards | None:
         plain = votes.features is None and votes.item_features is None
+        plain = plain and self._asked <= 1
         found = shared_items(votes) if plain and self.pooling != "none" else None
         return None if found is None else Boards(*found, self.pooling == "complete")
 
@@ -275,10 +292,10 @@ class Sift(Model):
         if warm is None:
             settings = self._settings(engine, start.boards)
             run = propagate(engine, power_grid(self.grid_points), settings, progress)
-            return self._estimate(run, engine, boards=start.boards)
-        settings = self._settings(engine, start.boards)
-        return self._estimate(resumed(warm, engine, settings, progress), engine,
-                              boards=start.boards)  # fmt: skip
+        else:
+            run = resumed(warm, engine, self._settings(engine, start.boards), progress)
+        found = self._estimate(run, engine, boards=start.boards)
+        return found if start.boards is not None else self._with_dimensions(found, engine)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
         """Scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
@@ -294,7 +311,8 @@ class Sift(Model):
 
     def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
         """Where to go on from; None where the crowd of these votes is another one."""
-        if not start.population or start.population.get("by_context"):
+        known = start.population
+        if not known or known.get("by_context") or known.get("dimensions"):
             return None
         prior, side, effect, scale = population_from(start.population)
         shape, ties = prior.types, self.ties and engine.facts.ties
@@ -318,7 +336,7 @@ class Sift(Model):
         """
         term, known, sd = DependentVotes(), before.population, before.score_sd
         kept = {"contexts": before.in_context, "features": before.features,
-                "partial pooling": before.common}  # fmt: skip
+                "partial pooling": before.common, "dimensions": before.dimensions}  # fmt: skip
         excluded = [name for name, found in kept.items() if found is not None]
         if any(exclusion(term.name, name) for name in excluded):
             return None
@@ -346,6 +364,7 @@ class Sift(Model):
             refine=self.refine,
             contexts=self.contexts,
             pair_effect=self.pair_effect,
+            dimensions=self._asked,
             families=tuple(families),
             boards=None if boards is None else partial(BoardPrior, boards),
         )
@@ -378,6 +397,10 @@ class Sift(Model):
             estimate = with_covariate_estimate(estimate, *covariates)
         if boards is not None:
             estimate = with_board_estimate(estimate, run, engine, boards, size)
+        return self._signed(estimate, engine)
+
+    def _signed(self, estimate: Estimate, engine: Engine) -> Estimate:
+        """The estimate of the sign that informative workers favour, unless gold settles it."""
         sign = estimate.sign
         reversed_ = sign is not None and sign.log_odds < 0.0 and not engine.facts.n_gold
         return mirror(self, estimate) if reversed_ else estimate
@@ -391,6 +414,8 @@ class Sift(Model):
         sd, points = estimate.score_sd, estimate.points
         if points is None or sd is None:
             raise RequestError("left-out votes need an estimate of sift")
+        if estimate.dimensions is not None:
+            return left_out_dimensions(engine, estimate)
         apart = None if estimate.in_context is None else engine.by_context()
         if apart is not None and estimate.in_context is not None:
             count = engine.facts.n_workers

@@ -19,6 +19,7 @@ from crowdsift.engines.base import (
     Tally,
 )
 from crowdsift.engines.covariates import MIN_TYPE_MASS
+from crowdsift.engines.dimensions import DimensionUpdate
 from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
     Messages,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from crowdsift import _core
     from crowdsift.engines.base import Facts
     from crowdsift.engines.covariates import CovariateVotes, TypeValues
+    from crowdsift.engines.dimensions import Crowd
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
@@ -463,6 +465,74 @@ class CpuSchur:
         return CpuOperator(self._votes, self._inner.reduced(vector(inverse)))
 
 
+class CpuDimensions:
+    """Votes in several dimensions."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def update(
+        self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, second: Vector,
+        width: Vector, ties: bool, part: int,
+    ) -> DimensionUpdate:  # fmt: skip
+        """One pass of variational Bayes; see the protocol."""
+        self._votes.passes += 1
+        found = self._votes.core.update_dimensions(
+            vector(positions), vector(covariance), *_crowd(crowd), vector(weights), vector(second),
+            vector(width), self._votes.facts.n_gold, ties, part,
+        )  # fmt: skip
+        return DimensionUpdate(*found[:-1], CpuBlocks(self._votes, found[-1]))
+
+    def residuals(
+        self, positions: Vector, weights: Vector, width: Vector, ties: bool, part: int
+    ) -> CpuProducts:
+        """Products of residuals; see the protocol."""
+        self._votes.passes += 1
+        found = self._votes.core.dimension_residuals(
+            vector(positions), vector(weights), vector(width), self._votes.facts.n_gold, ties, part
+        )
+        return CpuProducts(self._votes, found.multiply, found.diagonal)
+
+    def log_probability(
+        self, positions: Vector, covariance: Vector, weights: Vector, second: Vector,
+        width: Vector, ties: bool, part: int,
+    ) -> tuple[float, float]:  # fmt: skip
+        """Predictions of votes; see the protocol."""
+        self._votes.passes += 1
+        return self._votes.core.dimension_loss(
+            vector(positions), vector(covariance), vector(weights), vector(second), vector(width),
+            self._votes.facts.n_gold, ties, part,
+        )  # fmt: skip
+
+    def class_evidence(
+        self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector,
+        ties: bool,
+    ) -> Vector:  # fmt: skip
+        """Evidence of classes; see the protocol."""
+        self._votes.passes += 1
+        return self._votes.core.dimension_classes(
+            vector(positions), vector(covariance), *_crowd(crowd), vector(weights), vector(width),
+            self._votes.facts.n_gold, ties,
+        )  # fmt: skip
+
+
+def _crowd(crowd: Crowd) -> tuple[Vector, Vector, Vector, float, float]:
+    mean, precision, log_shares = (vector(each) for each in crowd[:3])
+    return mean, precision, log_shares, crowd.one_sided, crowd.gold
+
+
+class CpuBlocks(CpuProducts):
+    """The matrix over items and dimensions that a pass leaves."""
+
+    def __init__(self, votes: CpuVotes, inner: _core.ItemBlocks) -> None:
+        super().__init__(votes, inner.multiply, inner.diagonal)
+        self._inner = inner
+
+    def pairs(self) -> WeightedPairs:
+        """A D x D block per pair; see the protocol."""
+        return WeightedPairs(*self._inner.pairs())
+
+
 class CpuCounts:
     """Tallies."""
 
@@ -585,7 +655,7 @@ class CpuEngine:
         self._comparisons, self._threads, self._shared = comparisons, threads, shared
         self.counts, self.slopes = CpuCounts(votes), CpuSlopes(votes)
         self.em, self.likelihood = CpuEM(votes), CpuLikelihood(votes)
-        self.grid = CpuGrid(votes)
+        self.grid, self.dimensions = CpuGrid(votes), CpuDimensions(votes)
 
     @property
     def passes(self) -> float:

@@ -82,6 +82,7 @@ class TorchEngine:
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
         self.grid = TorchGrid(votes, shared)
+        self.dimensions = None  # these votes go to the compiled core
 
     @property
     def passes(self) -> float:

@@ -66,6 +66,7 @@ class Settings:
     adaptive: bool = True
     contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
+    dimensions: int = 0  # asked for; 0 lets the evidence decide
     item_features: tuple[NDArray[np.floating], ...] = ()  # blocks of them, for a prior of scores
     covariates: Design | None = None  # of votes, for which workers may have coefficients
     boards: Callable[[], ItemPrior] | None = None  # makes the prior of items on boards

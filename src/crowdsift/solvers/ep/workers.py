@@ -469,7 +469,7 @@ def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
     """Return the population for scores and reliabilities of the other sign."""
     prior, side, pair_effect, scale = population_from(population)
     by_context = bool(population.get("by_context"))
-    return population_to(prior.flipped(), side, pair_effect, scale, by_context)
+    return {**population, **population_to(prior.flipped(), side, pair_effect, scale, by_context)}
 
 
 def hints_at_sides(engine: Engine) -> bool:

@@ -13,6 +13,7 @@ from crowdsift.solvers.ep.terms.boards import PartialPooling
 from crowdsift.solvers.ep.terms.contexts import Contexts
 from crowdsift.solvers.ep.terms.covariates import Covariates
 from crowdsift.solvers.ep.terms.dependent import DependentVotes
+from crowdsift.solvers.ep.terms.dimensions import Dimensions
 from crowdsift.solvers.ep.terms.features import Features
 from crowdsift.solvers.ep.terms.pair_effect import PairEffect
 
@@ -30,6 +31,7 @@ TERMS: tuple[Term, ...] = (
     Contexts(),
     PairEffect(),
     DependentVotes(),
+    Dimensions(),
 )
 _BY_NAME = {term.name: term for term in TERMS}
 

@@ -1,0 +1,93 @@
+"""Passes over votes in several dimensions: z = a·(x_first - x_second) + γ.
+
+Positions x are items x D. The weights of a worker are a and, where sides are used, γ behind them: E
+numbers. The covariance of positions is one matrix of (items x D) rows, or a D x D block per item. A
+vote has the outcomes of Rao and Kupper with the tie width of its worker. Every pass takes a part of
+the votes: all, those kept, or those left out (one of seven, by a hash; gold is never left out).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from crowdsift.engines.kinds import Items, Operator, Total, Totals, Workers
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+
+MAX_DIMENSIONS = 8
+
+
+class Part(IntEnum):
+    """The part of the votes that a pass takes."""
+
+    ALL = 0
+    KEPT = 1
+    LEFT_OUT = 2
+
+
+class Crowd(NamedTuple):
+    """The prior of weights: N(mean, precision⁻¹), mirrored (a, not γ), random (a = 0), one-sided.
+
+    `log_shares` are those of the four classes in this order; `one_sided` is the precision of γ of
+    one-sided workers, `gold` that of the weights of gold.
+    """
+
+    mean: Vector
+    precision: Vector
+    log_shares: Vector
+    one_sided: float
+    gold: float
+
+
+class DimensionUpdate(NamedTuple):
+    """What a pass of variational Bayes over workers returns.
+
+    Of workers the means and second moments of the weights and the shares of the classes;
+    `population` holds sums over workers: shares of the classes, then first and second moments of
+    the weights of the population, mirrored ones turned back. `bound` is that of the evidence, items
+    apart. Items receive `rhs` and the matrix `system`, whose diagonal is a D x D block per item.
+    """
+
+    weights: Workers
+    second: Workers
+    shares: Workers
+    population: Totals
+    bound: Total
+    rhs: Items
+    system: Operator
+
+
+class Dimensions(Protocol):
+    """Passes over votes in several dimensions."""
+
+    def update(
+        self, positions: Items, covariance: Items, crowd: Crowd, weights: Workers,
+        second: Workers, width: Workers, ties: bool, part: int,
+    ) -> DimensionUpdate:  # fmt: skip
+        """Update the weights of every worker, from its moments before."""
+
+    def residuals(
+        self, positions: Items, weights: Workers, width: Workers, ties: bool, part: int
+    ) -> Operator:
+        """Return Σ_s (u u' - Σ r² e e'), r the residuals of a worker's votes and u = Σ r e.
+
+        In products with several columns half the votes are turned in all columns but the first:
+        what chance does. The diagonal is that of Σ r² e e'.
+        """
+
+    def log_probability(
+        self, positions: Items, covariance: Items, weights: Workers, second: Workers,
+        width: Workers, ties: bool, part: int,
+    ) -> tuple[Total, Total]:  # fmt: skip
+        """Return the log-probability of votes, gold apart, and their weight."""
+
+    def class_evidence(
+        self, positions: Items, covariance: Items, crowd: Crowd, weights: Workers,
+        width: Workers, ties: bool,
+    ) -> Workers:  # fmt: skip
+        """Return log mean likelihoods of mirrored, random, population and one-sided weights.
+
+        By Laplace's approximation; the last column is there if the weights have a side.
+        """

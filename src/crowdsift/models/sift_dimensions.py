@@ -1,0 +1,238 @@
+"""sift in several dimensions: when they are tried, and the estimate that they make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.base import required
+from crowdsift.engines.dimensions import MAX_DIMENSIONS, Part
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.errors import RequestError
+from crowdsift.models.base import Estimate, WorkerEstimate
+from crowdsift.models.covariance import ScorePrecision, exact_items
+from crowdsift.models.dimensions import DimensionEstimate, Trial
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
+from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.solvers.ep.terms.dimensions import Setting, begin, fitted, search
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.base import Engine
+    from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.terms.dimensions import State
+
+_DRAWS = 64  # of the weights of every worker, for the probability that it is distinct
+
+
+def refuse_dimensions(engine: Engine, count: int) -> None:
+    """Refuse more dimensions than the comparisons of the votes can carry, or than an engine can."""
+    most = max(_most(engine), 1)
+    if count > most:
+        raise RequestError(
+            f"sift cannot tell {count} dimensions apart by these votes: at most {most}; "
+            f"--dimensions {most} (dimensions={most}) or auto"
+        )
+    if count > 1 and engine.dimensions is None:
+        raise RequestError(
+            "sift with several dimensions runs on engine 'cpu', 'sharded' or 'dask'; "
+            "choose one of these, or --dimensions 1"
+        )
+
+
+def _most(engine: Engine) -> int:
+    """The number of dimensions that items, less one of every island, and workers can carry."""
+    facts = engine.facts
+    free = facts.n_items - len(np.unique(facts.component))
+    return min(free, facts.n_workers - facts.n_gold, MAX_DIMENSIONS)
+
+
+def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
+    """Return the estimate in several dimensions if they are asked for, or clearly better.
+
+    `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension.
+    """
+    workers, facts = estimate.workers, engine.facts
+    if asked == 1 or (not asked and engine.dimensions is None):
+        return estimate
+    refuse_dimensions(engine, asked)
+    assert workers.reliability is not None
+    assert workers.reliability_sd is not None
+    assert estimate.score_sd is not None
+    columns, sds = [workers.reliability], [workers.reliability_sd]
+    if workers.side_bias is not None and workers.side_sd is not None:
+        columns, sds = [*columns, workers.side_bias], [*sds, workers.side_sd]
+    width = workers.extra.get("tie_width", np.zeros(facts.n_workers))
+    ties = "tie_width" in workers.extra
+    setting = Setting(required(engine.dimensions), width, ties, facts.component)
+    one = begin(estimate.scores, estimate.score_sd**2, np.stack(columns, 1), np.stack(sds, 1))
+    if asked:
+        return _estimate(estimate, engine, setting, fitted(setting, one, asked), ())
+    state, tried = search(setting, one, _most(engine))
+    trials = tuple(Trial(*each) for each in tried)
+    if state is None:
+        return estimate
+    rival = estimate.in_context is not None or bool(estimate.details["pair_effect"])
+    if rival and state.bound <= (estimate.evidence or 0.0) + MIN_LOG_BAYES_FACTOR:
+        return estimate
+    return _estimate(estimate, engine, setting, state, trials)
+
+
+def _estimate(
+    one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]
+) -> Estimate:
+    """The estimate at the end of a run, in the reported basis."""
+    facts, D = engine.facts, state.count
+    voters = facts.n_workers - facts.n_gold
+    direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]
+    state = state.turned(_basis(state, direction))
+    size = np.bincount(facts.component)[facts.component]
+    level = np.eye(D) / size[:, None, None]
+    blocks = state.blocks() - level
+    K = facts.n_items
+    sums = np.stack([np.bincount(facts.component, column) for column in state.positions.T], 1)
+    positions = state.positions - (sums / np.bincount(facts.component)[:, None])[facts.component]
+    covariance = state.second - state.weights[:, :, None] * state.weights[:, None, :]
+    weights, V = state.weights[:, :D], covariance[:, :D, :D]
+    spread: Vector = np.asarray(np.linalg.inv(state.crowd.precision)[:D, :D], np.float64)
+    mean, count = state.crowd.mean[:D], max(float(state.shares[:voters, :2].sum()), 1.0)
+    of_mean = (spread + V[:voters].mean(axis=0)) / count
+    far = float(mean @ np.linalg.solve(of_mean, mean))
+    sd = np.sqrt(np.maximum(V[:, 0, 0], 1e-12))
+    typical = _typical(mean[0], spread[0, 0])
+    classes = setting.passes.class_evidence(
+        state.positions, state.covariance, state.crowd, state.weights, setting.width, setting.ties
+    )
+    workers = WorkerEstimate(
+        reliability=weights[:, 0].copy(),
+        reliability_sd=sd,
+        reliability_lower=weights[:, 0] - Z90 * sd,
+        reliability_upper=weights[:, 0] + Z90 * sd,
+        quantiles=normal_quantiles(weights[:, 0], sd),
+        side_bias=one.workers.side_bias if state.weights.shape[1] == D else state.weights[:, D],
+        side_sd=None if state.weights.shape[1] == D else np.sqrt(covariance[:, D, D]),
+        one_sided=None if state.weights.shape[1] == D else state.shares[:, 3].copy(),
+        typical=typical,
+        class_evidence=classes,
+        extra=one.workers.extra,
+    )
+    assert workers.quantiles is not None
+    shape = workers.quantiles.shape
+    side = np.zeros(facts.n_workers) if workers.side_bias is None else workers.side_bias
+    side_sd = np.zeros(facts.n_workers) if workers.side_sd is None else workers.side_sd
+    points = WorkerPoints(
+        workers.quantiles,
+        *(
+            np.broadcast_to(each[:, None], shape).copy()
+            for each in (setting.width, side, side_sd**2)
+        ),
+    )
+    scores_covariance = None
+    if state.covariance.ndim == 2 and exact_items(facts.component).any():
+        scores_covariance = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
+    precision = None
+    if scores_covariance is not None:
+        precision = _precision(scores_covariance, facts.component)
+    found = DimensionEstimate(
+        positions=positions,
+        position_covariance=blocks,
+        weights=weights,
+        weight_covariance=V,
+        mean=mean,
+        mean_covariance=of_mean,
+        covariance=spread,
+        direction="gold" if facts.n_gold else "common",
+        has_common=bool(facts.n_gold) or far > _chi_square(D),
+        trials=trials,
+        distinct=_distinct(weights, V),
+        component_size=size.astype(np.int64),
+    )
+    return replace(
+        one,
+        scores=positions[:, 0].copy(),
+        log_likelihood=setting.passes.log_probability(
+            state.positions, 0.0 * state.covariance, state.weights,
+            state.weights[:, :, None] * state.weights[:, None, :], setting.width, setting.ties,
+            int(Part.ALL),
+        )[0],
+        score_sd=np.sqrt(np.maximum(blocks[:, 0, 0], 0.0)),
+        precision=precision,
+        theta=workers.quantiles,
+        points=points,
+        workers=workers,
+        evidence=state.bound,
+        sign=workers.sign_support(facts.loads[:voters]),
+        details={**one.details, "pair_effect": 0.0},
+        pairs=None,
+        in_context=None,
+        population={**(one.population or {}), "scale": 1.0, "dimensions": D},
+        sites=None,
+        dimensions=found,
+    )  # fmt: skip
+
+
+def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
+    """Log-likelihood of the engine's votes at an estimate in several dimensions."""
+    found, workers = estimate.dimensions, estimate.workers
+    assert found is not None
+    size = np.maximum(found.component_size, 2)
+    blocks = found.position_covariance * (size / (size - 1.0))[:, None, None]
+    weights, V = found.weights, found.weight_covariance
+    if workers.side_bias is not None and workers.side_sd is not None:
+        weights = np.concatenate([weights, workers.side_bias[:, None]], axis=1)
+        V = np.pad(V, ((0, 0), (0, 1), (0, 1)))
+        V[:, -1, -1] = workers.side_sd**2
+    second = V + weights[:, :, None] * weights[:, None, :]
+    width = workers.extra.get("tie_width", np.zeros(len(weights)))
+    passes = required(engine.dimensions)
+    return passes.log_probability(
+        found.positions, blocks, weights, second, width, "tie_width" in workers.extra, int(Part.ALL)
+    )[0]
+
+
+def _basis(state: State, direction: Vector) -> Vector:
+    """A rotation whose first axis is the direction, the others by the variance they explain."""
+    D = state.count
+    first = direction / max(float(np.linalg.norm(direction)), 1e-300)
+    rest = np.linalg.svd(first[None])[2][1:].T
+    square = state.second[:, :D, :D].mean(axis=0)
+    values, vectors = np.linalg.eigh(rest.T @ square @ rest)
+    rest = rest @ vectors[:, np.argsort(-values)]
+    sign = np.where(state.crowd.mean[:D] @ rest < 0.0, -1.0, 1.0)
+    return np.concatenate([first[:, None], rest * sign], axis=1)
+
+
+def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecision:
+    """The precision of scores as weights of pairs; that of levels is 1."""
+    inverse = np.linalg.inv(covariance)
+    low, high = (each.astype(np.uint32) for each in np.triu_indices(len(inverse), 1))
+    within = component[low] == component[high]
+    low, high = low[within], high[within]
+    return ScorePrecision(low, high, -inverse[low, high], component, 1.0, 1.0)
+
+
+def _typical(mean: float, variance: float) -> float:
+    """The median of the positive part of N(mean, variance)."""
+    sd = float(np.sqrt(variance))
+    grid = np.linspace(0.0, max(mean, 0.0) + 6.0 * sd, 2_001)
+    below = normal_cdf((grid - mean) / sd)
+    return float(np.interp(0.5 * (below[0] + 1.0), below, grid))
+
+
+def _chi_square(D: int) -> float:
+    """The square of the half-width of a 90 % region in D dimensions, by Wilson and Hilferty."""
+    share = 2.0 / (9.0 * D)
+    return float(D * (1.0 - share + half_width(0.8) * share**0.5) ** 3)
+
+
+def _distinct(weights: Vector, V: Vector) -> Vector:
+    """The probability that weights off the first axis explain more than those along it."""
+    noise = np.random.default_rng(0).standard_normal((_DRAWS, weights.shape[1]))
+    values, vectors = np.linalg.eigh(V)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    draws = weights[:, None, :] + np.einsum("sij,nj->sni", root, noise)
+    return np.asarray(((draws[..., 1:] ** 2).sum(-1) > draws[..., 0] ** 2).mean(axis=1))

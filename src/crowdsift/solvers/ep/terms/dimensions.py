@@ -1,0 +1,388 @@
+"""Dimensions: tastes that differ and errors that workers share, by variational Bayes.
+
+    z = a_s·(x_i - x_j) + γ_s,   x_i ~ N(0, I),   a_s ~ N(μ, Σ), mirrored or 0; μ and Σ learned
+
+Positions and weights are Gaussian and independent of each other in the approximate posterior. Every
+logistic term has the bound of Jaakkola and Jordan, so that both updates are closed. Positions of
+few items have one covariance matrix; beyond, a D x D block per item, and conjugate gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines.dimensions import Crowd, Part
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
+from crowdsift.solvers.ep.items import arbitrary
+from crowdsift.solvers.ep.terms.base import Exclusion, Term
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.dimensions import Dimensions as Passes
+    from crowdsift.engines.kinds import Operator
+    from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.state import Propagation, Settings
+
+MAX_DENSE_ROWS = 2_000  # items x dimensions with one covariance matrix
+_TRIAL_ROWS, _FINAL_ROWS = 240, 1_200  # ... in one component: of a trial, and at the end
+_PSEUDO = np.array([3.5, 0.5, 0.5, 0.5])  # workers before any, by class
+_VARIANCE, _PRIOR_WORKERS = 1e-3, 2.0  # of weights, before any worker
+_ONE_SIDED = 1.0 / 9.0  # precision of the side bias of workers who see nothing else
+_GOLD = 1.0 / 9.0  # precision of the weights of gold
+_NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, or becomes exact
+_MOST, _STEPS = 300, 6  # iterations, and those of conjugate gradients in each
+_NEW_VARIANCE = 0.5  # of the weights of a new dimension
+_NOBODY = np.log([0.97, 0.01, 0.01, 0.01])  # shares while a new dimension finds its people
+_HELD = 6  # iterations so
+_LANCZOS, _COLUMNS = 14, 8  # steps of the residual test, and its columns
+_BEYOND_CHANCE = 3.5  # standard deviations of an eigenvalue by chance, from which on to try
+
+
+class Dimensions(Term):
+    """Let workers weigh several dimensions of the items.
+
+    It is tried after all others on the estimate of a run: its solver is of another kind.
+    """
+
+    name = "dimensions"
+    subject = "several dimensions"
+    option = "--dimensions"
+    adds = "a·(x_i - x_j) in D dimensions in place of β(r_i - r_j)"
+    variance = "Σ of the weights a, by variational Bayes; D by evidence and left-out votes"
+    excludes = (
+        Exclusion("features", "Positions need the plain prior of scores.", True),
+        Exclusion("covariates", "Weights and coefficients would explain the same votes.", True),
+        Exclusion("partial pooling", "The rankings of contexts are scores, not positions."),
+        Exclusion("contexts", "A worker has one vector of weights, whatever the context."),
+        Exclusion("pair effect", "Further dimensions replace the effect of pairs."),
+        Exclusion("dependent votes", "Items in groups have a score, not a position.", True),
+    )
+
+    def given(self, settings: Settings) -> bool:
+        """Return whether a number of dimensions above one was asked for."""
+        return settings.dimensions > 1
+
+    def applies(self, run: Propagation) -> bool:
+        """Return False: see the class."""
+        return False
+
+
+class Setting(NamedTuple):
+    """The passes over the votes, and what does not change in a run."""
+
+    passes: Passes
+    width: Vector
+    ties: bool
+    component: NDArray[np.uint32]  # of every item
+    part: Part = Part.ALL
+
+
+@dataclass(frozen=True)
+class State:
+    """Positions and weights with their uncertainty, and the crowd.
+
+    `covariance` is one matrix over items and dimensions, or a block per item; `second` are second
+    moments of the weights, `shares` those of the classes of every worker.
+    """
+
+    positions: Vector
+    covariance: Vector
+    weights: Vector
+    second: Vector
+    crowd: Crowd
+    shares: Vector
+    bound: float = -np.inf
+    log_determinant: float = 0.0  # of the precision of positions
+    iterations: int = 0
+    converged: bool = False
+
+    @property
+    def count(self) -> int:
+        """The number of dimensions."""
+        return int(self.positions.shape[1])
+
+    def blocks(self) -> Vector:
+        """The covariance of every item."""
+        if self.covariance.ndim == 3:
+            return self.covariance
+        K, D = self.positions.shape
+        return np.ascontiguousarray(np.einsum("iaib->iab", self.covariance.reshape(K, D, K, D)))
+
+    def penalty(self) -> float:
+        """The divergence of the positions from their prior."""
+        K, D = self.positions.shape
+        blocks = self.blocks()
+        total = float(np.einsum("iaa->", blocks) + (self.positions**2).sum())
+        return float(0.5 * (total - K * D + self.log_determinant))
+
+    def turned(self, R: Vector) -> State:
+        """The state with x R in place of x, and weights to match."""
+        back, E = np.linalg.inv(R).T, self.weights.shape[1]
+        full = np.eye(E)
+        full[: self.count, : self.count] = back  # a' = R⁻¹ a, as a row a R⁻ᵀ
+        K, D = self.positions.shape
+        if self.covariance.ndim == 3:
+            covariance = R.T @ self.covariance @ R
+        else:
+            one = self.covariance.reshape(K * D * K, D) @ R
+            two = np.swapaxes(one.reshape(K, D, K * D), 1, 2).reshape(K * K * D, D) @ R
+            covariance = np.swapaxes(two.reshape(K, K * D, D), 1, 2).reshape(K * D, K * D)
+        unfull = np.linalg.inv(full)
+        crowd = self.crowd._replace(
+            mean=self.crowd.mean @ full, precision=unfull @ self.crowd.precision @ unfull.T
+        )
+        log_determinant = self.log_determinant - 2.0 * K * float(np.linalg.slogdet(R)[1])
+        return replace(
+            self, positions=self.positions @ R, covariance=np.ascontiguousarray(covariance),
+            weights=self.weights @ full, second=full.T @ self.second @ full, crowd=crowd,
+            log_determinant=log_determinant,
+        )  # fmt: skip
+
+    def extended(self, direction: Vector) -> State:
+        """The state with one more dimension, in which items lie along a direction."""
+        K, D = self.positions.shape
+        blocks = np.zeros((K, D + 1, D + 1))
+        blocks[:, :D, :D] = self.blocks()
+        blocks[:, D, D] = 0.1
+        weights = np.insert(self.weights, D, 0.0, axis=1)
+        second = np.insert(np.insert(self.second, D, 0.0, axis=1), D, 0.0, axis=2)
+        second[:, D, D] = _NEW_VARIANCE
+        covariance = np.linalg.inv(self.crowd.precision)
+        covariance = np.insert(np.insert(covariance, D, 0.0, axis=0), D, 0.0, axis=1)
+        covariance[: D + 1, : D + 1] += _NEW_VARIANCE * np.eye(D + 1)
+        crowd = self.crowd._replace(
+            mean=np.insert(self.crowd.mean, D, 0.0), precision=np.linalg.inv(covariance),
+            log_shares=_NOBODY,
+        )  # fmt: skip
+        positions = np.concatenate([self.positions, direction[:, None]], axis=1)
+        return State(positions, blocks, weights, second, crowd, self.shares)
+
+
+def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> State:
+    """The state of one dimension: scores, and weights (workers x 1, or x 2 with a side)."""
+    S, E = weights.shape
+    second = weights[:, :, None] * weights[:, None, :]
+    second[:, np.arange(E), np.arange(E)] += sd**2
+    mean = weights.mean(axis=0)
+    spread = np.maximum(weights.var(axis=0) + (sd**2).mean(axis=0), 0.01)
+    crowd = Crowd(mean, np.diag(1.0 / spread), np.log(_PSEUDO / _PSEUDO.sum()), _ONE_SIDED, _GOLD)
+    shares = np.tile([1.0, 0.0, 0.0, 0.0], (S, 1))
+    return State(scores[:, None], variance[:, None, None], weights, second, crowd, shares)
+
+
+def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
+    """Iterate until the bound settles; the crowd is held for the first iterations.
+
+    The positions of few items get one covariance matrix once the bound has nearly settled.
+    """
+    last, at_last, exact = -np.inf, _exact(setting, state), False
+    for iteration in range(most):
+        found = setting.passes.update(
+            state.positions, state.covariance, state.crowd, state.weights, state.second,
+            setting.width, setting.ties, int(setting.part),
+        )  # fmt: skip
+        bound = found.bound - (state.penalty() if iteration else 0.0)
+        state = replace(
+            state, weights=found.weights, second=found.second, shares=found.shares, bound=bound,
+            iterations=iteration + 1,
+        )  # fmt: skip
+        change = abs(bound - last) if iteration > held + 1 else np.inf
+        if change < _NATS and exact == at_last:
+            return replace(state, converged=True)
+        last, exact = bound, exact or (at_last and change < _NEARLY)
+        if iteration >= held:
+            state = replace(state, crowd=_crowd(state.crowd, found.population, state.count))
+        state = _standardised(_items(state, found.rhs, found.system, setting if exact else None))
+    return state
+
+
+def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
+    """The crowd that the moments of the workers imply."""
+    E = len(before.mean)
+    shares, first, square = sums[:4], sums[4 : 4 + E], sums[4 + E :].reshape(E, E)
+    count = max(float(shares[0] + shares[1]), 1e-9)
+    mean = first / count
+    covariance = square - count * np.outer(mean, mean) + _PRIOR_WORKERS * _VARIANCE * np.eye(E)
+    covariance = covariance / (count + _PRIOR_WORKERS)
+    precision = np.zeros((E, E))
+    precision[:D, :D] = np.linalg.inv(covariance[:D, :D])
+    if E > D:
+        precision[D, D] = 1.0 / covariance[D, D]
+    counts = shares + _PSEUDO
+    if E == D:
+        counts[3] = 1e-300
+    return before._replace(
+        mean=mean,
+        precision=0.5 * (precision + precision.T),
+        log_shares=np.log(counts / counts.sum()),
+    )
+
+
+def _exact(setting: Setting, state: State) -> bool:
+    """Return whether positions get one covariance matrix."""
+    K, D = state.positions.shape
+    rows = _FINAL_ROWS if setting.part is Part.ALL else _TRIAL_ROWS
+    largest = int(np.bincount(setting.component).max())
+    return bool(K * D <= MAX_DENSE_ROWS and largest * D <= rows)
+
+
+def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -> State:
+    """Update the positions."""
+    K, D = state.positions.shape
+    if exact is not None:
+        precision, covariance = dense(system, K, D), np.zeros((K * D, K * D))
+        log_determinant, sizes = 0.0, np.bincount(exact.component)
+        order = np.argsort(exact.component, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            items = order[starts[sizes == size][:, None] + np.arange(size)]
+            rows = (items[:, :, None] * D + np.arange(D)).reshape(len(items), -1)
+            place = rows[:, :, None], rows[:, None, :]
+            if len(items) == 1:
+                root, log_det = inverse_root(precision[place][0])
+                covariance[place] = inverse_of_root(root)
+            else:
+                covariance[place] = np.linalg.inv(precision[place])
+                log_det = float(np.linalg.slogdet(precision[place])[1].sum())
+            log_determinant += log_det
+        positions = (covariance @ rhs.reshape(-1)).reshape(K, D)
+        return replace(state, positions=positions, covariance=covariance,
+                       log_determinant=log_determinant)  # fmt: skip
+    diagonal = system.diagonal() + np.eye(D)
+    covariance = np.asarray(np.linalg.inv(diagonal), np.float64)
+    x = state.positions
+    r = rhs - x - system.multiply(x)
+    y = np.einsum("iab,ib->ia", covariance, r)
+    p, size = y, float((r * y).sum())
+    end = 1e-6 * float((rhs * np.einsum("iab,ib->ia", covariance, rhs)).sum())
+    for _ in range(_STEPS):
+        if size <= end:
+            break
+        Ap = p + system.multiply(p)
+        step = size / float((p * Ap).sum())
+        x, r = x + step * p, r - step * Ap
+        y = np.einsum("iab,ib->ia", covariance, r)
+        size, before = float((r * y).sum()), size
+        p = y + size / before * p
+    log_determinant = float(np.linalg.slogdet(diagonal)[1].sum())
+    return replace(state, positions=x, covariance=covariance, log_determinant=log_determinant)
+
+
+def dense(system: Operator, K: int, D: int) -> Vector:
+    """I plus the matrix over items and dimensions."""
+    low, high, weight = system.pairs()
+    Q = np.zeros((K, K, D, D))
+    np.add.at(Q, (low, high), -np.asarray(weight))
+    Q += np.swapaxes(Q, 0, 1)
+    at = np.arange(K)
+    Q[at, at] = np.eye(D) - Q.sum(axis=1)
+    return np.ascontiguousarray(np.swapaxes(Q, 1, 2)).reshape(K * D, K * D)
+
+
+def _standardised(state: State) -> State:
+    """Let the positions have the second moments of their prior, which raises the bound."""
+    moments = (state.positions.T @ state.positions + state.blocks().sum(axis=0)) / len(
+        state.positions
+    )
+    values, vectors = np.linalg.eigh(moments)
+    return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
+
+
+def log_loss(setting: Setting, state: State) -> float:
+    """Mean log loss of the votes of a part."""
+    total, weight = setting.passes.log_probability(
+        state.positions, state.covariance, state.weights, state.second, setting.width,
+        setting.ties, int(setting.part),
+    )  # fmt: skip
+    return -total / max(weight, 1e-300)
+
+
+class Tried(NamedTuple):
+    """A number of dimensions that was tried: its evidence, and the loss of left-out votes."""
+
+    dimensions: int
+    evidence: float
+    left_out_loss: float
+
+
+def search(setting: Setting, one: State, most: int) -> tuple[State | None, tuple[Tried, ...]]:
+    """Return the state of the number of dimensions that evidence and left-out votes choose.
+
+    Another dimension is tried while a test of the residuals passes, on six votes of seven. It is
+    kept if the bound of the evidence rises by more than 3 nats and the loss of the other votes
+    falls. None stands for one dimension; `one` is where the run of one dimension ended.
+    """
+    kept, out = setting._replace(part=Part.KEPT), setting._replace(part=Part.LEFT_OUT)
+    direction, values = leading_residual(setting, one.positions, one.weights)
+    if most < 2 or not beyond_chance(values):
+        return None, ()
+    best = run(kept, one)
+    trials = [Tried(1, best.bound, log_loss(out, best))]
+    while best.count < most:
+        if best.count > 1:
+            direction, values = leading_residual(kept, best.positions, best.weights)
+            if not beyond_chance(values):
+                break
+        trial = run(kept, best.extended(direction), _HELD)
+        trials.append(Tried(trial.count, trial.bound, log_loss(out, trial)))
+        more = trial.bound > best.bound + MIN_LOG_BAYES_FACTOR
+        if not more or trials[-1].left_out_loss >= trials[-2].left_out_loss:
+            break
+        best = trial
+    return (run(setting, best) if best.count > 1 else None), tuple(trials)
+
+
+def fitted(setting: Setting, one: State, count: int) -> State:
+    """Return the state of a given number of dimensions."""
+    state = run(setting, one)
+    while state.count < count:
+        direction, _ = leading_residual(setting, state.positions, state.weights)
+        state = run(setting, state.extended(direction), _HELD)
+    return state
+
+
+def beyond_chance(values: Vector) -> bool:
+    """Return whether the first eigenvalue is clearly above those by chance, which follow it."""
+    chance = values[1:]
+    return bool(values[0] > chance.mean() + _BEYOND_CHANCE * chance.std(ddof=1))
+
+
+def leading_residual(setting: Setting, positions: Vector, weights: Vector) -> tuple[Vector, Vector]:
+    """The direction that residuals of the same worker share, and its eigenvalue beside chance.
+
+    Return a vector over items of root mean square 1, and the largest eigenvalues: of the residuals,
+    then of residuals with random signs.
+    """
+    K, count = len(positions), _COLUMNS
+    operator = setting.passes.residuals(
+        positions, weights, setting.width, setting.ties, int(setting.part)
+    )
+    degrees = operator.diagonal()
+    scale = ((degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300)))[:, None]
+    q = np.stack([np.roll(arbitrary(K), c) for c in range(count)], axis=1) * (scale > 0)
+    q = q / np.maximum(np.linalg.norm(q, axis=0), 1e-300)
+    basis, alphas, betas = [q], [], []
+    for _ in range(min(_LANCZOS, K - 1)):
+        w = scale * operator.multiply(scale * basis[-1])
+        alphas.append((w * basis[-1]).sum(axis=0))
+        for each in basis + basis:
+            w = w - each * (each * w).sum(axis=0)
+        size = np.linalg.norm(w, axis=0)
+        betas.append(size)
+        basis.append(w / np.maximum(size, 1e-300))
+    values, direction = np.zeros(count), np.zeros(K)
+    for c in range(count):
+        off = [each[c] for each in betas[: len(alphas) - 1]]
+        T = np.diag([each[c] for each in alphas]) + np.diag(off, 1) + np.diag(off, -1)
+        found, vectors = np.linalg.eigh(T)
+        values[c] = found[-1]
+        if c == 0:
+            parts = zip(vectors[:, -1], basis, strict=False)
+            direction = scale[:, 0] * sum(part * each[:, 0] for part, each in parts)
+    direction = direction - direction.mean()
+    return direction / max(float(np.sqrt(np.mean(direction**2))), 1e-300), values

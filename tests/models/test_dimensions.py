@@ -1,0 +1,147 @@
+"""sift in several dimensions against planted truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift.engines import opened_engine
+from crowdsift.errors import RequestError
+from crowdsift.fitting.estimate import Resources, estimate_votes
+from crowdsift.io.items import Gold
+from crowdsift.models.base import mirror
+from crowdsift.solvers.ep.terms.dimensions import Setting, begin, leading_residual, run
+
+CPU = Resources("cpu", None, 1)
+
+
+def planted(D, items=30, workers=100, votes=60, seed=0, side=0.0, tie=0.0, pairs=False):
+    """Votes of a crowd with D dimensions, and the positions and weights of its items and workers.
+
+    With `pairs` items 0 and 1, 2 and 3, ... are compared with each other only.
+    """
+    rng = np.random.default_rng(seed)
+    x, a = rng.normal(size=(items, D)), rng.normal(size=(workers, D))
+    a[:, 0] += 1.0
+    s = np.repeat(np.arange(workers), votes)
+    i = rng.integers(items, size=len(s))
+    j = i ^ 1 if pairs else (i + rng.integers(1, items, len(s))) % items
+    z, u = (a[s] * (x[i] - x[j])).sum(1) + side, rng.uniform(size=len(s))
+    win, loss = 1 / (1 + np.exp(tie - z)), 1 / (1 + np.exp(tie + z))
+    y = np.where(u < win, 1.0, np.where(u < win + loss, 0.0, 0.5))
+    made = crowdsift.Comparisons.from_arrays(i, j, worker=s, outcome=y, sides_known=side != 0.0)
+    return made, x[[int(k) for k in made.items]], a[[int(k) for k in made.workers]]
+
+
+def canonical(one, two):
+    """The smallest canonical correlation of two tables."""
+    one, two = (np.linalg.qr(each - each.mean(0))[0] for each in (one, two))
+    return np.linalg.svd(one.T @ two)[1].min()
+
+
+@pytest.mark.parametrize("D", [2, 3])
+def test_planted_dimensions_are_found(D):
+    votes, x, a = planted(D)
+    estimate = estimate_votes(crowdsift.Sift(), votes, CPU)
+    found = estimate.dimensions
+    assert found is not None
+    assert found.count == D
+    assert canonical(x, found.positions) > 0.95
+    assert canonical(a, found.weights) > 0.8
+    assert found.has_common
+    assert np.corrcoef(x[:, 0], estimate.scores)[0, 1] > 0.95  # μ is along the first axis
+    np.testing.assert_array_equal(found.positions[:, 0], estimate.scores)
+    np.testing.assert_array_equal(found.weights[:, 0], estimate.workers.reliability)
+
+
+def test_sides_ties_and_islands():
+    votes, x, _ = planted(2, items=40, workers=60, votes=200, side=0.7, tie=0.4, pairs=True)
+    estimate = estimate_votes(crowdsift.Sift(), votes, CPU)
+    found, component = estimate.dimensions, estimate.precision.component
+    assert found is not None
+    assert found.count == 2
+    assert abs(np.median(estimate.workers.side_bias) - 0.7) < 0.15
+    assert abs(np.median(estimate.workers.extra["tie_width"]) - 0.4) < 0.15
+    sums = np.stack([np.bincount(component, column) for column in x.T], 1)
+    assert canonical(x - (sums / 2)[component], found.positions) > 0.9
+
+
+def test_one_dimensional_votes_stay_as_they_are():
+    votes = crowdsift.simulate(items=30, workers=40, comparisons=3000, seed=4).comparisons()
+    auto, one = (estimate_votes(crowdsift.Sift(dimensions=d), votes, CPU) for d in ("auto", 1))
+    assert auto.dimensions is None
+    np.testing.assert_array_equal(auto.scores, one.scores)
+    np.testing.assert_array_equal(auto.score_sd, one.score_sd)
+
+
+def test_gold_turns_the_score():
+    votes, x, _ = planted(2)
+    code = {str(label): k for k, label in enumerate(votes.items)}
+    low, high = np.argsort(x[:, 1])[:6], np.argsort(-x[:, 1])[:6]
+    assert len(code) == len(x)
+    gold = Gold(high.astype(np.uint32), low.astype(np.uint32))
+    estimate = estimate_votes(crowdsift.Sift(dimensions=2), votes, CPU, gold)
+    assert estimate.dimensions.direction == "gold"
+    scores = estimate.scores
+    assert np.corrcoef(x[:, 1], scores)[0, 1] > 0.9
+
+
+def test_the_bound_never_falls():
+    votes, _, _ = planted(2, items=12, workers=20, votes=40, side=0.3, tie=0.3)
+    with opened_engine("cpu", votes, 1, "grid", {}) as engine:
+        component, m = engine.facts.component, votes.n_workers
+        setting = Setting(engine.dimensions, np.full(m, 0.3), True, component)
+        state = begin(np.linspace(-1, 1, 12), np.ones(12), np.ones((m, 2)), np.ones((m, 2)))
+        direction, _ = leading_residual(setting, state.positions, state.weights)
+        state = state.extended(direction)
+        bounds = [run(setting, state, most=n).bound for n in range(3, 40, 4)]
+    # hyper-parameters have a weak prior, which the bound leaves out
+    assert np.diff(bounds).min() > -0.05
+    assert bounds[-1] > bounds[0] + 1.0
+
+
+def test_offsets_and_left_out_votes():
+    votes, _, _ = planted(3, workers=60)
+    kept = np.random.default_rng(1).random(len(votes)) < 0.8
+    rest, out = votes.select(kept), votes.select(~kept)
+    loss = {}
+    for count in (1, 3):
+        model = crowdsift.Sift(dimensions=count)
+        estimate = estimate_votes(model, rest, CPU)
+        with opened_engine("cpu", out, 1, "grid", {}) as engine:
+            loss[count] = -model.left_out(engine, estimate) / out.total_weight
+    assert loss[3] < loss[1] - 0.05
+    found, rng = estimate.dimensions, np.random.default_rng(2)
+    worker, first, second = 5, 1, 2
+    a = rng.multivariate_normal(found.weights[worker], found.weight_covariance[worker], 200_000)
+    draw = [rng.multivariate_normal(found.positions[i], found.position_covariance[i] * 30 / 29,
+                                    200_000) for i in (first, second)]  # fmt: skip
+    z = (a * (draw[0] - draw[1]))[:, 1:].sum(1)
+    mean, variance = found.offsets(*(np.array([k]) for k in (worker, first, second)))
+    assert abs(mean[0] - z.mean()) < 0.02
+    assert abs(variance[0] / z.var() - 1.0) < 0.03
+
+
+def test_mirrored_estimate_predicts_the_same():
+    votes, _, _ = planted(2, workers=60)
+    model = crowdsift.Sift(dimensions=2)
+    estimate = estimate_votes(model, votes, CPU)
+    turned = mirror(model, estimate)
+    np.testing.assert_array_equal(turned.dimensions.positions[:, 0], turned.scores)
+    with opened_engine("cpu", votes, 1, "grid", {}) as engine:
+        there, back = model.left_out(engine, turned), model.left_out(engine, estimate)
+    assert there == pytest.approx(back, rel=1e-12)
+
+
+def test_more_dimensions_than_votes_can_carry():
+    votes, _, _ = planted(2, items=4, workers=9)
+    with pytest.raises(RequestError, match="4 dimensions need more items than that"):
+        estimate_votes(crowdsift.Sift(dimensions=4), votes, CPU)
+    with pytest.raises(RequestError, match="whole number above 0 or 'auto', not 0"):
+        crowdsift.Sift(dimensions=0)
+    features = replace(votes, features=np.ones((len(votes), 1), np.float32), feature_names=("f",))
+    with pytest.raises(RequestError, match="dimensions"):
+        estimate_votes(crowdsift.Sift(dimensions=2), features, CPU)
