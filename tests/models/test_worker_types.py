@@ -38,7 +38,7 @@ def best_crowd_side(judges):
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("llmfao_llmjudges", Sift(grid_points=321, refine=False, pair_effect=False,
+        ("llmfao_llmjudges", Sift(dimensions=1, grid_points=321, refine=False, pair_effect=False,
                                   starts=("flat",), tolerance=1e-6)),
         ("mtbench", Sift(grid_points=13, refine=False, pair_effect=False, sides=False,
                          starts=("flat",), tolerance=1e-6)),
