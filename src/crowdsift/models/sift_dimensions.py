@@ -90,79 +90,32 @@ def _estimate(
     voters = facts.n_workers - facts.n_gold
     direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]
     state = state.turned(_basis(state, direction))
-    size = np.bincount(facts.component)[facts.component]
-    level = np.eye(D) / size[:, None, None]
-    blocks = state.blocks() - level
-    K = facts.n_items
-    sums = np.stack([np.bincount(facts.component, column) for column in state.positions.T], 1)
-    positions = state.positions - (sums / np.bincount(facts.component)[:, None])[facts.component]
-    covariance = state.second - state.weights[:, :, None] * state.weights[:, None, :]
-    weights, V = state.weights[:, :D], covariance[:, :D, :D]
-    spread: Vector = np.asarray(np.linalg.inv(state.crowd.precision)[:D, :D], np.float64)
-    mean, count = state.crowd.mean[:D], max(float(state.shares[:voters, :2].sum()), 1.0)
-    of_mean = (spread + V[:voters].mean(axis=0)) / count
-    far = float(mean @ np.linalg.solve(of_mean, mean))
-    sd = np.sqrt(np.maximum(V[:, 0, 0], 1e-12))
-    typical = _typical(mean[0], spread[0, 0])
-    classes = setting.passes.class_evidence(
-        state.positions, state.covariance, state.crowd, state.weights, setting.width, setting.ties
-    )
-    workers = WorkerEstimate(
-        reliability=weights[:, 0].copy(),
-        reliability_sd=sd,
-        reliability_lower=weights[:, 0] - Z90 * sd,
-        reliability_upper=weights[:, 0] + Z90 * sd,
-        quantiles=normal_quantiles(weights[:, 0], sd),
-        side_bias=one.workers.side_bias if state.weights.shape[1] == D else state.weights[:, D],
-        side_sd=None if state.weights.shape[1] == D else np.sqrt(covariance[:, D, D]),
-        one_sided=None if state.weights.shape[1] == D else state.shares[:, 3].copy(),
-        typical=typical,
-        class_evidence=classes,
-        extra=one.workers.extra,
-    )
+    found = _record(state, engine, trials)
+    workers = _workers(one, found, setting, state)
     assert workers.quantiles is not None
-    shape = workers.quantiles.shape
-    side = np.zeros(facts.n_workers) if workers.side_bias is None else workers.side_bias
-    side_sd = np.zeros(facts.n_workers) if workers.side_sd is None else workers.side_sd
-    points = WorkerPoints(
-        workers.quantiles,
-        *(
-            np.broadcast_to(each[:, None], shape).copy()
-            for each in (setting.width, side, side_sd**2)
-        ),
-    )
-    scores_covariance = None
-    if state.covariance.ndim == 2 and exact_items(facts.component).any():
-        scores_covariance = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     precision = None
-    if scores_covariance is not None:
-        precision = _precision(scores_covariance, facts.component)
-    found = DimensionEstimate(
-        positions=positions,
-        position_covariance=blocks,
-        weights=weights,
-        weight_covariance=V,
-        mean=mean,
-        mean_covariance=of_mean,
-        covariance=spread,
-        direction="gold" if facts.n_gold else "common",
-        has_common=bool(facts.n_gold) or far > _chi_square(D),
-        trials=trials,
-        distinct=_distinct(weights, V),
-        component_size=size.astype(np.int64),
+    if state.covariance.ndim == 2 and exact_items(facts.component).any():
+        K = facts.n_items
+        whole = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
+        precision = _precision(whole, facts.component)
+    side, side_sd = (
+        np.zeros(facts.n_workers) if each is None else each
+        for each in (workers.side_bias, workers.side_sd)
     )
+    count = workers.quantiles.shape[1]
+    rest = (np.tile(each[:, None], count) for each in (setting.width, side, side_sd**2))
     return replace(
         one,
-        scores=positions[:, 0].copy(),
+        scores=found.positions[:, 0].copy(),
         log_likelihood=setting.passes.log_probability(
             state.positions, 0.0 * state.covariance, state.weights,
             state.weights[:, :, None] * state.weights[:, None, :], setting.width, setting.ties,
             int(Part.ALL),
         )[0],
-        score_sd=np.sqrt(np.maximum(blocks[:, 0, 0], 0.0)),
+        score_sd=np.sqrt(np.maximum(found.position_covariance[:, 0, 0], 0.0)),
         precision=precision,
         theta=workers.quantiles,
-        points=points,
+        points=WorkerPoints(workers.quantiles, *rest),
         workers=workers,
         evidence=state.bound,
         sign=workers.sign_support(facts.loads[:voters]),
@@ -172,6 +125,61 @@ def _estimate(
         population={**(one.population or {}), "scale": 1.0, "dimensions": D},
         sites=None,
         dimensions=found,
+    )  # fmt: skip
+
+
+def _record(state: State, engine: Engine, trials: tuple[Trial, ...]) -> DimensionEstimate:
+    """Positions about the means of their components, weights, and the crowd."""
+    facts, D = engine.facts, state.count
+    voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
+    size = sizes[facts.component]
+    sums = np.stack([np.bincount(facts.component, column) for column in state.positions.T], 1)
+    weights = state.weights[:, :D]
+    V = state.second[:, :D, :D] - weights[:, :, None] * weights[:, None, :]
+    spread: Vector = np.asarray(np.linalg.inv(state.crowd.precision)[:D, :D], np.float64)
+    mean, count = state.crowd.mean[:D], max(float(state.shares[:voters, :2].sum()), 1.0)
+    of_mean = (spread + V[:voters].mean(axis=0)) / count
+    return DimensionEstimate(
+        positions=state.positions - (sums / sizes[:, None])[facts.component],
+        position_covariance=state.blocks() - np.eye(D) / size[:, None, None],
+        weights=weights,
+        weight_covariance=V,
+        mean=mean,
+        mean_covariance=of_mean,
+        covariance=spread,
+        direction="gold" if facts.n_gold else "common",
+        has_common=bool(facts.n_gold or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
+        trials=trials,
+        distinct=_distinct(weights, V),
+        component_size=size.astype(np.int64),
+    )
+
+
+def _workers(
+    one: Estimate, found: DimensionEstimate, setting: Setting, state: State
+) -> WorkerEstimate:
+    """Reliabilities along the reported direction, and the evidence of classes."""
+    D, sided = found.count, state.weights.shape[1] > found.count
+    beta, sd = found.weights[:, 0], np.sqrt(np.maximum(found.weight_covariance[:, 0, 0], 1e-12))
+    side = side_sd = None
+    if sided:
+        side = state.weights[:, D].copy()
+        side_sd = np.sqrt(np.maximum(state.second[:, D, D] - side**2, 0.0))
+    return WorkerEstimate(
+        reliability=beta.copy(),
+        reliability_sd=sd,
+        reliability_lower=beta - Z90 * sd,
+        reliability_upper=beta + Z90 * sd,
+        quantiles=normal_quantiles(beta, sd),
+        side_bias=side,
+        side_sd=side_sd,
+        one_sided=state.shares[:, 3].copy() if sided else None,
+        typical=_typical(float(found.mean[0]), float(found.covariance[0, 0])),
+        class_evidence=setting.passes.class_evidence(
+            state.positions, state.covariance, state.crowd, state.weights, setting.width,
+            setting.ties,
+        ),
+        extra=one.workers.extra,
     )  # fmt: skip
 
 
