@@ -43,6 +43,11 @@ LAZY = {
     "results.fit": ("checks", "fitting", "report"),
     "fitting": ("checks",),  # intervals of dependent votes, and drift, are parts of a fit
 }
+# The command line uses the public API, the names that packages offer in their `__init__`, what
+# prints, and these: the new votes of an update and the file of checkpoints (above `fitting`), the
+# record of what was read, the server of studies, and the experiments of the paper.
+COMMANDS = ("report.terminal", "report.progress", "fitting.refit", "fitting.start", "votes.intake",
+            "ask.serve", "paper.")  # fmt: skip
 # Edges that are forbidden although they point down: what describes a fit runs nothing.
 FORBIDDEN = {
     "results": ("engines", "solvers"),
@@ -140,6 +145,17 @@ def test_forbidden_edges() -> None:
         if f"{target}.".startswith(f"{below}.")
     ]
     assert not edges
+
+
+def test_commands_use_the_public_api() -> None:
+    inner = [
+        f"{name} imports {target}"
+        for name in MODULES
+        if room(name) == "cli"
+        for target in imports(name)
+        if "." in target and room(target) != "cli" and not target.startswith(COMMANDS)
+    ]
+    assert not inner
 
 
 def test_one_function_estimates() -> None:

@@ -34,7 +34,7 @@ from crowdsift.cli.saved import compare, predict, report, update
 from crowdsift.cli.simulated import demo, simulate, spam
 from crowdsift.cli.terminal import say, whole_writes
 from crowdsift.errors import CrowdsiftError
-from crowdsift.io.files import forget_written, read_files, written
+from crowdsift.io import forget_written, read_files, written
 
 __all__ = ["app", "main", "program"]
 

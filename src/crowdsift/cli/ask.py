@@ -118,7 +118,7 @@ def ask(
 
 def _judges(path: str) -> dict[str, int | None]:
     """Read who may vote, and the most votes of each or None."""
-    from crowdsift.io.items import read_capacities
+    from crowdsift.io import read_capacities
 
     found = read_capacities(path)
     if isinstance(found, dict):

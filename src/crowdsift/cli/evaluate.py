@@ -32,7 +32,7 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Compare methods by the true scores of items, or by how they predict left-out votes."""
     import crowdsift
-    from crowdsift.lab.evaluation import chosen_models
+    from crowdsift.lab import chosen_models
 
     chosen_models(methods, dimensions)
     options = read_options(

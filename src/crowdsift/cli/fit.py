@@ -31,7 +31,7 @@ from crowdsift.errors import CrowdsiftError, RequestError
 
 if TYPE_CHECKING:
     from crowdsift import Fit
-    from crowdsift.fitting.rows import VoteRows
+    from crowdsift.fitting import VoteRows
     from crowdsift.votes.intake import Intake
 
 
@@ -132,7 +132,7 @@ def _refuse_unused(
     model: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
 ) -> None:
     """Refuse options that the method would ignore; the votes are read already."""
-    from crowdsift.fitting.rows import refuse_unused
+    from crowdsift.fitting import refuse_unused
 
     refuse_unused(
         model, True, covariates=bool(covariates), classes=bool(classes), tune=tune,
@@ -165,7 +165,7 @@ def _refuse_targets(
 ) -> None:  # fmt: skip
     """Refuse tables of unknown kind, scale or database, and a review of hidden workers."""
     # `decimal_comma` is asked for without the tables that it is for.
-    from crowdsift.results.scales import require_scale
+    from crowdsift.results import require_scale
 
     require_scale(scale)
     if decimal_comma:
@@ -176,11 +176,11 @@ def _refuse_targets(
             "--hide-workers forbids; run fit twice, once with each"
         )
     if table is not None:
-        from crowdsift.results.leaderboard import form_of
+        from crowdsift.results import form_of
 
         form_of(table)
     if to_table is not None:
-        from crowdsift.io.databases import require_table
+        from crowdsift.io import require_table
 
         require_table(votes, to_table)
 
@@ -212,7 +212,7 @@ def _write_folders(
             there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
             steps.written.append(f"{out}/{', '.join([*there, 'summary.json'])}")
     if excel_safe is not None:
-        from crowdsift.results.leaderboard import write_excel_safe
+        from crowdsift.results import write_excel_safe
 
         with steps.step("--excel-safe"):
             write_excel_safe(result, excel_safe, decimal_comma=decimal_comma)
@@ -225,7 +225,7 @@ def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, ste
     """Write the batch of Mechanical Turk with the suggestions filled in."""
     if path is None or rows is None or rows.batch is None:
         return
-    from crowdsift.io.formats.platforms import write_review
+    from crowdsift.io import write_review
 
     with steps.step("--mturk-review"):
         decided = result.decisions()
@@ -247,7 +247,7 @@ def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path 
             )  # fmt: skip
             steps.written.append(str(report))
     if table is not None:
-        from crowdsift.results.leaderboard import write_leaderboard
+        from crowdsift.results import write_leaderboard
 
         with steps.step("--table"):
             write_leaderboard(result, table)
@@ -258,7 +258,7 @@ def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) ->
     """Write tables into the database that the votes came from."""
     if name is None:
         return
-    from crowdsift.io.databases import write_tables
+    from crowdsift.io import write_tables
 
     with steps.step("--to-table"):
         tables = {"items": result.shown_items.to_arrow()}

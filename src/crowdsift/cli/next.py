@@ -55,9 +55,8 @@ def next_(
 ) -> None:  # fmt: skip
     """Choose the comparisons worth asking next, and whom to ask."""
     import crowdsift
-    from crowdsift.active.next_pairs import next_pairs, second_opinions
-    from crowdsift.io.files import replace_file
-    from crowdsift.io.items import read_capacities, read_labels
+    from crowdsift import next_pairs, second_opinions
+    from crowdsift.io import read_capacities, read_labels, replace_file
 
     options = read_options(
         encoding=encoding,

@@ -48,9 +48,9 @@ READS = Reads()
 
 def fit_files() -> tuple[str, ...]:
     """Return the names of all files that the folder of a saved fit may hold."""
-    from crowdsift.results.store import FILES
+    from crowdsift.results import FIT_FILES
 
-    return FILES
+    return FIT_FILES
 
 
 def checkpoint_files() -> tuple[str, ...]:
@@ -88,8 +88,8 @@ def require_targets(
     options
         The name of every parameter on the command line.
     """
-    from crowdsift.io.files import read_files, require_file, require_folder, require_separate
-    from crowdsift.results.store import require_target
+    from crowdsift.io import read_files, require_file, require_folder, require_separate
+    from crowdsift.results import require_target
 
     marks = declared(command)
     read: list[Named] = []
@@ -139,9 +139,9 @@ def _bad_rows(given: Mapping[str, Any]) -> str | None:
 
 
 def _excel_files() -> tuple[str, ...]:
-    from crowdsift.results.leaderboard import FILES
+    from crowdsift.results import EXCEL_FILES
 
-    return FILES
+    return EXCEL_FILES
 
 
 Votes = Annotated[

@@ -9,15 +9,15 @@ from crowdsift.cli.options import BAD_ROWS, mapping, names
 from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
-    from crowdsift.fitting.rows import VoteRows
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift import Comparisons
+    from crowdsift.fitting import VoteRows
+    from crowdsift.io import ReadOptions
 
 
 def read_options(**given: Any) -> ReadOptions:
     """The record of reading from the texts of options, those not given left out."""
     from crowdsift.errors import RequestError
-    from crowdsift.io.options import ReadOptions
+    from crowdsift.io import ReadOptions
 
     if given.get("features"):
         raise RequestError("--features is now --covariates, for every method that takes some")
@@ -44,7 +44,7 @@ def read_options(**given: Any) -> ReadOptions:
 
 def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comparisons:
     """Read votes, and say on standard error what became of every row."""
-    from crowdsift.io.ingest import read_votes
+    from crowdsift.io import read_votes
 
     comparisons = read_votes(votes, options)
     say_intake(comparisons, options, quiet=quiet)
@@ -61,8 +61,7 @@ def read_for_fit(
     # `engine`, `needs_rows`: a name and options; the engine reads the votes where it can, unless
     # rows are needed here; `batch`: whether all rows are kept, to be written back to Mechanical
     # Turk.
-    from crowdsift.fitting.estimate import Resources
-    from crowdsift.fitting.rows import read_rows, votes_for_fit
+    from crowdsift.fitting import Resources, read_rows, votes_for_fit
 
     comparisons: Comparisons
     rows: VoteRows | None

@@ -59,7 +59,7 @@ def update(
     """
     import crowdsift
     from crowdsift.fitting.refit import read_new
-    from crowdsift.io.files import locked
+    from crowdsift.io import locked
 
     options = read_options(
         encoding=encoding,
@@ -178,18 +178,16 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare the scores of two saved fits: two sessions, or two panels, on the same items."""
     import crowdsift
-    from crowdsift.io.files import replace_file
+    from crowdsift.io import replace_file
 
     if plot is not None:
-        from crowdsift.report.plots import comparison, require_ending, save
-
-        require_ending(plot)
+        crowdsift.plots.require_ending(plot)
     found = crowdsift.compare(crowdsift.load(first), crowdsift.load(second), level=level)
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(found.items.to_csv(), encoding="utf-8", newline="")
     if plot is not None:
-        save(comparison(found), plot)
+        crowdsift.plots.save(crowdsift.plots.comparison(found), plot)
     print_text(to_json(found.to_json()) if as_json else f"{found}\n")
     for path in (out, plot):
         if path is not None and not (quiet or as_json):
@@ -225,9 +223,8 @@ def predict(
 ) -> None:  # fmt: skip
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
-    from crowdsift.io.files import replace_file
-    from crowdsift.io.items import has_items, read_pair_queries
-    from crowdsift.results.predict import labels_of_workers, predictions
+    from crowdsift.io import has_items, read_pair_queries, replace_file
+    from crowdsift.results import labels_of_workers, predictions
 
     found = crowdsift.load(directory)
     if found.features is not None and has_items(pairs):

@@ -76,7 +76,7 @@ def spam(
 ) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
-    from crowdsift.lab.spam import write_votes
+    from crowdsift.lab import write_votes
 
     comparisons = crowdsift.read(votes, columns=mapping(columns), query=query or "")
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
@@ -94,6 +94,6 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Simulate a crowd with spammers, fit it, and show what was found."""
-    from crowdsift.lab import demonstration
+    from crowdsift.lab import demonstrate
 
-    demonstration.run(out, seed)
+    demonstrate(out, seed)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from crowdsift.results.words import CONTROLS, plain_text
+from crowdsift.results import CONTROLS, plain_text
 
 if TYPE_CHECKING:
-    from crowdsift.solvers.convergence import Progress
+    from crowdsift.fitting import Progress
 
 
 _LONGEST = 2000  # characters: about a screen
@@ -37,7 +37,7 @@ def command_line() -> str:
     """The command as it was given, quoted for a shell, without passwords."""
     import shlex
 
-    from crowdsift.io.sql import masked
+    from crowdsift.io import masked
 
     return shlex.join(["crowdsift", *map(masked, sys.argv[1:])])
 

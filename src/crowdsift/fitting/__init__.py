@@ -24,6 +24,7 @@ from crowdsift.fitting.rows import (
     WITHOUT_WORKERS,
     VoteRows,
     gathered,
+    read_rows,
     refuse_unused,
     refuse_votes,
     votes_for_fit,
@@ -57,7 +58,10 @@ if TYPE_CHECKING:
     from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["Fit", "fit", "load"]
+__all__ = [
+    "Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused",
+    "votes_for_fit",
+]  # fmt: skip
 
 _NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
 # What the summary says of the ranking over all contexts.

@@ -1,1 +1,47 @@
 """Votes in, results out: files, data frames, labels of other sources, whole-or-nothing writing."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdsift.io.databases import require_table, write_tables
+    from crowdsift.io.files import (
+        forget_written,
+        locked,
+        read_files,
+        replace_file,
+        require_file,
+        require_folder,
+        require_separate,
+        written,
+    )
+    from crowdsift.io.formats.platforms import write_review
+    from crowdsift.io.ingest import read_votes
+    from crowdsift.io.items import has_items, read_capacities, read_labels, read_pair_queries
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.io.sql import masked
+
+# The names that commands use, by module. Each is loaded on first use (PEP 562).
+_HOMES = {
+    "databases": "require_table write_tables",
+    "files": "forget_written locked read_files replace_file require_file require_folder "
+    "require_separate written",
+    "formats.platforms": "write_review",
+    "ingest": "read_votes",
+    "items": "has_items read_capacities read_labels read_pair_queries",
+    "options": "ReadOptions",
+    "sql": "masked",
+}
+__all__ = [
+    "ReadOptions", "forget_written", "has_items", "locked", "masked", "read_capacities",
+    "read_files", "read_labels", "read_pair_queries", "read_votes", "replace_file", "require_file",
+    "require_folder", "require_separate", "require_table", "write_review", "write_tables",
+    "written",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,7 @@ def crowd_with_spammers(seed: int = 0) -> Simulation:
     return simulate(40, 80, 6000, reliabilities=rng.permutation(reliability), seed=seed)
 
 
-def run(out: Path, seed: int = 0) -> None:
+def demonstrate(out: Path, seed: int = 0) -> None:
     """Simulate, fit, compare with what was planted, and write everything to a folder."""
     crowd = crowd_with_spammers(seed)
     crowd.write(out / "truth")

@@ -1,1 +1,36 @@
 """The record of a fit: tables, ranks, verdicts, predictions, and its folder on disk."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdsift.results.leaderboard import (
+        EXCEL_FILES,
+        form_of,
+        write_excel_safe,
+        write_leaderboard,
+    )
+    from crowdsift.results.predict import labels_of_workers, predictions
+    from crowdsift.results.scales import require_scale
+    from crowdsift.results.store import FIT_FILES, require_target
+    from crowdsift.results.words import CONTROLS, plain_text
+
+# The names that commands use, by module. Each is loaded on first use (PEP 562).
+_HOMES = {
+    "leaderboard": "EXCEL_FILES form_of write_excel_safe write_leaderboard",
+    "predict": "labels_of_workers predictions",
+    "scales": "require_scale",
+    "store": "FIT_FILES require_target",
+    "words": "CONTROLS plain_text",
+}
+__all__ = [
+    "CONTROLS", "EXCEL_FILES", "FIT_FILES", "form_of", "labels_of_workers", "plain_text",
+    "predictions", "require_scale", "require_target", "write_excel_safe", "write_leaderboard",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

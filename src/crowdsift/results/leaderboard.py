@@ -130,7 +130,7 @@ def _latex(heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*body, *map(line, rows), r"\hline", r"\end{tabular}"]) + "\n"
 
 
-FILES = ("items.csv", "workers.csv", "decisions.csv", "overall.csv")
+EXCEL_FILES = ("items.csv", "workers.csv", "decisions.csv", "overall.csv")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARK = "\ufeff"  # without it spreadsheets do not take the text for UTF-8

@@ -87,7 +87,7 @@ _OURS = (
     _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES, FEATURES,
     FEATURE_WEIGHTS, COEFFICIENTS, *KEPT,
 )  # fmt: skip
-FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
+FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
