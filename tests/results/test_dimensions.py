@@ -22,10 +22,9 @@ from crowdsift.results.build import FitBuilder
 from crowdsift.results.dimensions import (
     dimension_sentences,
     direction_sentence,
-    gold_sentence,
 )
 from crowdsift.results.predict import vote_probability
-from crowdsift.results.sign import gold_to_check
+from crowdsift.results.summary import gold_sentence, gold_to_check
 from crowdsift.solvers.convergence import StoppingRule
 
 ITEMS, WORKERS = 6, 8
@@ -142,7 +141,7 @@ def test_without_a_common_direction_nobody_is_adversarial_and_nothing_is_a_ranki
     assert "adversarial" not in made.worker_table["verdict"]
     assert made.warnings[0].startswith("there is no common ranking")
     assert direction_sentence(made).startswith("There is no common ranking")
-    assert not gold_sentence(made)
+    assert not gold_sentence(made.summary)
     gold = fit(dimensions(weights=weights, has_common=False, direction="gold"), classes)
     assert "gold pairs" in direction_sentence(gold)
     assert not any("no common ranking" in each for each in gold.warnings)
@@ -185,7 +184,7 @@ def test_gold_to_check_is_the_divergence_of_the_two_shares():
         p = q - 0.2
         nats = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
         assert gold_to_check(reliability) == pytest.approx(3.0 / nats, abs=1.1)
-    assert f"{fit().summary['gold_to_check']} gold pairs" in gold_sentence(fit())
+    assert f"{fit().summary['gold_to_check']} gold pairs" in gold_sentence(fit().summary)
 
 
 def plain_probability(known: DimensionEstimate, beta, worker: int, i: int, j: int) -> float:

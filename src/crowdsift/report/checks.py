@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from crowdsift.numeric.distributions import half_width
-from crowdsift.results.dimensions import direction_sentence, has_ranking
+from crowdsift.results.dimensions import direction_sentence
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import (
@@ -114,7 +114,7 @@ def _titles(titles: list[str]) -> str:
 
 def _first_place(facts: Facts) -> Check | None:
     joint = facts.evidence.joint
-    if not has_ranking(facts.fit):
+    if not facts.fit.summary.get("has_common", True):
         return Check("first", "Common ranking", "bad", direction_sentence(facts.fit),
                      "Look at the preference map: groups with different tastes.")  # fmt: skip
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
@@ -188,7 +188,11 @@ def top_sentences(facts: Facts) -> list[str]:
 def _first(facts: Facts) -> list[str]:
     """Return who is, or may be, the best; of one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
-    if table is None or fit.summary.get("components") != 1 or not has_ranking(fit):
+    if (
+        table is None
+        or fit.summary.get("components") != 1
+        or not fit.summary.get("has_common", True)
+    ):
         return []
     badges, level = first_badges(fit, table), level_text(fit.level)
     first = np.flatnonzero(badges)

@@ -19,11 +19,10 @@ from crowdsift.report.facts import VERDICTS
 from crowdsift.results.dimensions import (
     dimension_sentences,
     direction_sentence,
-    gold_sentence,
-    has_ranking,
 )
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
+from crowdsift.results.summary import gold_sentence
 from crowdsift.results.words import (
     chance,
     count,
@@ -110,10 +109,10 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
         verdicts=figures.verdict_shares(facts.population),
-        ranking=has_ranking(facts.fit),
+        ranking=facts.fit.summary.get("has_common", True),
         direction=direction_sentence(facts.fit),
         dimensions=dimension_sentences(facts.fit),
-        about_gold=gold_sentence(facts.fit),
+        about_gold=gold_sentence(facts.fit.summary),
         without=_without(facts),
         disputes=_disputes(facts),
         calibration=None if isinstance(facts.calibration, str) else facts.calibration,
@@ -315,7 +314,7 @@ def item_columns(facts: Facts) -> dict[str, Any]:
     result["scale"] = value_range(table["score"], table["lower"], table["upper"])
     result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
     joint = facts.evidence.joint
-    if not has_ranking(facts.fit):
+    if not facts.fit.summary.get("has_common", True):
         nothing = [None] * len(result["name"])
         result |= dict.fromkeys(("rank", "rank_lower", "rank_upper"), nothing)
     elif joint is not None:

@@ -12,15 +12,10 @@ from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
-from crowdsift.results.dimensions import (
-    dimension_sentences,
-    direction_sentence,
-    gold_sentence,
-    has_ranking,
-)
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
+from crowdsift.results.summary import gold_sentence
 from crowdsift.results.tables import Table as _Rows
 
 if TYPE_CHECKING:
@@ -72,7 +67,7 @@ def show_fit(fit: Fit) -> None:
             f"evidence {features['evidence_gain']:+.1f} nats.",
             highlight=False,
         )
-    for sentence in (direction_sentence(fit), *dimension_sentences(fit), gold_sentence(fit)):
+    for sentence in (*_dimensions(fit), gold_sentence(s)):
         if sentence:
             console.print(Text(_plain(sentence)))
     if s.get("robustness"):
@@ -113,6 +108,14 @@ def _statistics(fit: Fit) -> list[str]:
         some = f"{words.many(len(named), kind)} misfit{'s' if len(named) == 1 else ''}: {listed}"
         lines.append(f"{some if named else f'No {kind} misfits'} (infit in {kind}s.csv).")
     return lines
+
+
+def _dimensions(fit: Fit) -> list[str]:
+    if fit.summary.get("dimensions", 1) == 1:
+        return []
+    from crowdsift.results.dimensions import dimension_sentences, direction_sentence
+
+    return [direction_sentence(fit), *dimension_sentences(fit)]
 
 
 def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:
@@ -224,7 +227,7 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
         labels[name] = cut
         room -= max(map(len, [_plain(name), *cut])) + 3
     table, ranks = Table(), {"rank": figures.pop("rank")}
-    if not has_ranking(fit):
+    if not fit.summary.get("has_common", True):
         ranks.clear()
     for name in ranks:
         table.add_column(name, justify="right", no_wrap=True)
@@ -238,7 +241,7 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
     apart = fit.summary["components"] > 1
     best_of = f"the best of each {', '.join(map(_plain, by)) or 'group'} first, " if apart else ""
     what = f"{_SHOWN} of {words.count(items.height)}"
-    if not has_ranking(fit):
+    if not fit.summary.get("has_common", True):
         return f"Items{f', {what}' if items.height > _SHOWN else ''}; no common ranking", table
     more = f", {best_of or 'the best '}{what}" if items.height > _SHOWN else ""
     return f"Items{more}", table
@@ -258,7 +261,7 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
     }
     if "score_as_is" in items and fit.shown is None:
         figures["as is"] = [form.format(row["score_as_is"]) for row in shown]
-    if has_ranking(fit):
+    if fit.summary.get("has_common", True):
         figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
     figures["votes"] = [words.count(row["comparisons"]) for row in shown]
     # Where every context is one group, its own column says so already.

@@ -23,8 +23,8 @@ from crowdsift.numeric.distributions import (
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.ranking import rank_limits, ranks, table_order
-from crowdsift.results.sign import gold_to_check, votes_on_gold
-from crowdsift.results.summary import diagnose, separation_of, summary
+from crowdsift.results.sign import votes_on_gold
+from crowdsift.results.summary import diagnose, gold_to_check, separation_of, summary
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import (
     MIN_SIDE_INFORMATION,

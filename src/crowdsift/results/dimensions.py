@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.numeric.distributions import limits
-from crowdsift.results.sign import SHARED_ERROR
 from crowdsift.results.words import count, item_label, label, many, shortened
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
     return {
         "dimensions": found.count,
         "direction": found.direction,
-        "has_common": bool(found.has_common),
+        "has_common": bool(found.has_common or found.direction != "common"),
         "dimension_names": _names(fitted, found),
         "trials": [
             {name: value if isfinite(value) else None for name, value in each._asdict().items()}
@@ -115,16 +114,10 @@ def direction_sentence(fit: Fit) -> str:
     s = fit.summary
     if s.get("dimensions", 1) == 1:
         return ""
-    if not has_ranking(fit):
+    if not s["has_common"]:
         return f"{NO_COMMON[0].upper()}{NO_COMMON[1:]}."
     others = many(s["dimensions"] - 1, "further dimension")
     return f"{_DIRECTIONS[s['direction']]}; workers also weigh {others}."
-
-
-def has_ranking(fit: Fit) -> bool:
-    """Return whether the scores of a fit are a ranking on which somebody agrees."""
-    s = fit.summary
-    return bool(s.get("has_common", True) or s["direction"] != "common")
 
 
 def dimension_sentences(fit: Fit) -> list[str]:
@@ -177,21 +170,3 @@ def _listed(names: list[str], end: bool = True) -> str:
     if len(names) < 2 or not end:
         return ", ".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def gold_sentence(fit: Fit) -> str:
-    """Return what is known of errors that workers share; empty where nothing is said."""
-    s = fit.summary
-    if s.get("gold_to_check"):
-        return (
-            "Errors that most workers share cannot be seen from votes alone: about "
-            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
-            f"{100 * SHARED_ERROR:.0f} % of the pairs into the wrong order."
-        )
-    total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
-    if s.get("method") != "sift" or not total:
-        return ""
-    return (
-        f"Probabilities are about the order that the gold pairs follow: of {many(total, 'pair')} "
-        f"left out of the fit {count(s['gold_agree'])} came out in the right order."
-    )

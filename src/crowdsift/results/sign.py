@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import asin, ceil, log, pi
+from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.distributions import normal_share
 from crowdsift.votes.comparisons import parts
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
 _PAIRS = 5_000  # drawn to see how often the order of a pair is right
 _MOST_GOLD = 99
-SHARED_ERROR = 0.2  # share of pairs that an error of most workers puts into the wrong order
 
 
 MAX_CHECKED_VOTES = 1_000_000  # distinct votes up to which fits without gold check it
@@ -143,14 +141,3 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
         right += (2.0 * q - 1.0) * term
         term *= 2.0 * (2 * m + 3) / (m + 2) * q * (1.0 - q)
     return None
-
-
-def gold_to_check(reliability: float) -> int:
-    """Return how many gold pairs would reveal an error that workers share."""
-    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ +
-    # asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
-    # every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
-    # average; 3 nats are taken as enough.
-    q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + SHARED_ERROR / 2), 0.99)
-    p = q - SHARED_ERROR
-    return ceil(MIN_LOG_BAYES_FACTOR / (p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import ceil, log
+from math import asin, ceil, log, pi
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.distributions import half_width, limits
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import thread_notes
@@ -25,9 +26,10 @@ from crowdsift.results.sign import (
     gold_needed,
     order_probability,
 )
+from crowdsift.results.words import count, many
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.tables import Table
 
+_SHARED_ERROR = 0.2  # share of pairs that an error of most workers puts into the wrong order
 # Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
 SHRUNK = ("sift", "bora-map")
 
@@ -195,6 +198,34 @@ def _dimensions(fitted: FitBuilder) -> dict[str, Any]:
     from crowdsift.results.dimensions import dimension_summary
 
     return dimension_summary(fitted)
+
+
+def gold_to_check(reliability: float) -> int:
+    """Return how many gold pairs would reveal an error that workers share."""
+    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ +
+    # asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
+    # every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
+    # average; 3 nats are taken as enough.
+    q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + _SHARED_ERROR / 2), 0.99)
+    p = q - _SHARED_ERROR
+    return ceil(MIN_LOG_BAYES_FACTOR / (p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))))
+
+
+def gold_sentence(s: Mapping[str, Any]) -> str:
+    """Return what is known of errors that workers share; empty where nothing is said."""
+    if s.get("gold_to_check"):
+        return (
+            "Errors that most workers share cannot be seen from votes alone: about "
+            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
+            f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order."
+        )
+    total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
+    if s.get("method") != "sift" or not total:
+        return ""
+    return (
+        f"Probabilities are about the order that the gold pairs follow: of {many(total, 'pair')} "
+        f"left out of the fit {count(s['gold_agree'])} came out in the right order."
+    )
 
 
 def separation_of(table: Table, method: str, level: float) -> Separation | None:
