@@ -342,12 +342,10 @@ class Application:
             waiting.append((min(question[1:3]), max(question[1:3])))
             full = judge.capacity is not None and votes + len(held) + len(made) >= judge.capacity
         return {
-            "state": self.state,
-            "votes": votes,
-            "of": judge.capacity,
+            "state": self.state, "votes": votes, "of": judge.capacity,
             "last": judge.votes[-1].id if judge.votes else "",
             "questions": [self._asked_question(each) for each in made],
-        }
+        }  # fmt: skip
 
     def _asked_question(self, question: Question) -> dict[str, Any]:
         return {

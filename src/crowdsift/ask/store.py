@@ -109,11 +109,9 @@ class Judge:
 
 
 def create_study(
-    path: Path,
-    settings: Mapping[str, Any],
-    contents: Sequence[Content],
+    path: Path, settings: Mapping[str, Any], contents: Sequence[Content],
     gold: Iterable[tuple[str, str]] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Write a new study file; it appears whole or not at all."""
     items = list(dict.fromkeys(each.item for each in contents))
     code = {item: number for number, item in enumerate(items)}

@@ -62,14 +62,12 @@ class Comparison:
             found |= dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
         one, two = self.reliability
         return {
-            **found,
-            "reliability_first": one,
-            "reliability_second": two,
+            **found, "reliability_first": one, "reliability_second": two,
             "differing_items": [str(item) for item in self.differing],
             "only_first": [str(item) for item in self.only_first],
             "only_second": [str(item) for item in self.only_second],
             "items": [{**row, "item": str(row["item"])} for row in self.items.records()],
-        }
+        }  # fmt: skip
 
     def __str__(self) -> str:
         """The result in sentences."""

@@ -72,16 +72,11 @@ _LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of 
 class Copying(NamedTuple):
     """Workers who copy each other or repeat themselves.
 
-    Attributes
-    ----------
-    pairs
-        Pairs of workers: shared (pairs of votes on the same items), agreement, expected, z, the
-        surest first; only those too alike to be chance.
-    repeats
-        Workers who voted on the same items again: repeated (pairs of their own votes), agreement,
-        expected, z, the surest first; only those too alike to be chance.
-    groups
-        Workers who are linked by such pairs, and groups who are too alike as a whole.
+    `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z,
+    the surest first; only those too alike to be chance; `repeats`: workers who voted on the same
+    items again: repeated (pairs of their own votes), agreement, expected, z, the surest first; only
+    those too alike to be chance; `groups`: workers who are linked by such pairs, and groups who are
+    too alike as a whole.
     """
 
     pairs: Table
@@ -369,16 +364,10 @@ def _chances(
     cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector,
     z: Vector,
 ) -> Vector:  # fmt: skip
-    """Return the z of workers' own products, or of the log ratios of two workers, by chance.
-
-    Parameters
-    ----------
-    runs
-        The rows of `pairs` of every worker, or of every two workers.
-    excess, z
-        Their sums of products above the mean, and the z of these if they were normal, which is
-        the answer where outcomes are too many.
-    """
+    """Return the z of workers' own products, or of the log ratios of two workers, by chance."""
+    # `runs`: the rows of `pairs` of every worker, or of every two workers; `excess`, `z`: their
+    # sums of products above the mean, and the z of these if they were normal, which is the answer
+    # where outcomes are too many.
     result = z.copy()
     same = bool((pairs.cells[0] == pairs.cells[1]).all())
     outcomes_of = np.round(cells.votes[np.stack(pairs.cells)]).astype(np.int64) + 1
@@ -579,19 +568,9 @@ class Effects:
     With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance
     s²/(1 + s²I), one step of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
 
-    Parameters
-    ----------
-    cells
-        The votes.
-    repeated
-        What the votes of a cell count as one of, for workers who hold to an opinion of their own.
-    outside
-        The cells that count; by default all do.
-
-    Attributes
-    ----------
-    variance
-        s².
+    `repeated`: what the votes of a cell count as one of, for workers who hold to an opinion of
+    their own.
+    `variance`: s².
     """
 
     def __init__(
@@ -667,18 +646,9 @@ def ratio_z(
 ) -> Vector:  # fmt: skip
     """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
-    Parameters
-    ----------
-    cells, at
-        The votes, and the cells of two workers, row by row of one pair of items.
-    p, left
-        Their probabilities, and the variance of what others leave open of the pair's effect.
-    rho
-        How much the votes of a worker on a pair are one opinion.
-    common
-        The share of answers that any two workers of the crowd have from one source.
-    member
-        The pair of workers of every row, from 0.
+    `cells`, `at`: the votes, and the cells of two workers, row by row of one pair of items; `p`,
+    `left`: their probabilities, and the variance of what others leave open of the pair's effect;
+    `common`: the share of answers that any two workers of the crowd have from one source.
     """
     slow = careful(p[0]), careful(p[1])
     one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))
@@ -712,18 +682,11 @@ def _by_chance(
 def ratio_with_group(
     cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector
 ) -> float:
-    """Return the z of one worker's log ratios given the answers of a group on shared pairs.
-
-    The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given
-    these the worker's own votes are as if alone, whoever of the group is alike.
-
-    Parameters
-    ----------
-    cells, mine, others
-        The votes, the worker's cells, one a pair of items, and those of the others in the group.
-    p
-        The probability of every cell.
-    """
+    """Return the z of one worker's log ratios given the answers of a group on shared pairs."""
+    # The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given
+    # these the worker's own votes are as if alone, whoever of the group is alike. `cells`, `mine`,
+    # `others`: the votes, the worker's cells, one a pair of items, and those of the others in the
+    # group.
     odds = np.zeros(int(cells.unit.max()) + 1)
     met = np.zeros(len(odds), bool)
     if not len(others):
@@ -752,20 +715,12 @@ def _outer(one: Vector, two: Vector) -> Vector:
 
 
 def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
-    """Return the z of identical answers of two workers.
-
-    The chance of identical answers is bounded from above, whatever effects pairs of items have:
-    in a cell with one answer only, by an answer that agrees as if its residual had a correlation
-    of `_EXPLAINED` with the other; in a cell with both answers, by the effect that makes this
-    count most likely. So no other worker is needed to explain the pair of items.
-
-    Parameters
-    ----------
-    cells, one, two
-        The votes, and the cells of the two workers, row by row of one pair of items.
-    p
-        The calibrated probability of every cell.
-    """
+    """Return the z of identical answers of two workers."""
+    # The chance of identical answers is bounded from above, whatever effects pairs of items have:
+    # in a cell with one answer only, by an answer that agrees as if its residual had a correlation
+    # of `_EXPLAINED` with the other; in a cell with both answers, by the effect that makes this
+    # count most likely. So no other worker is needed to explain the pair of items. `cells`, `one`,
+    # `two`: the votes, and the cells of the two workers, row by row of one pair of items.
     n, k = cells.votes[one], cells.wins[one]
     same = (n == cells.votes[two]) & (k == cells.wins[two])
     answer = np.minimum(*(np.where(k > 0.0, p[at], 1.0 - p[at]) for at in (one, two)))

@@ -112,12 +112,10 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
         "item_table": _table(fit, row, covariance, sd),
         "posterior": replace(posterior, covariances=covariance, sd=sd),
         "summary": {
-            **fit.summary,
-            "dependent_by": rows.grouped_by,
-            "dependent_groups": groups,
+            **fit.summary, "dependent_by": rows.grouped_by, "dependent_groups": groups,
             "design_effect": effect,
         },
-    }
+    }  # fmt: skip
 
 
 def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:

@@ -101,12 +101,10 @@ def calibrate(
     loss += (1.0 - outcome) * np.log(np.maximum(1.0 - p, 1e-12))
     total = float(weight.sum())
     return Calibration(
-        predicted=predicted[full] / count[full],
-        observed=observed[full] / count[full],
-        votes=count[full],
-        log_loss=float(-(weight * loss).sum() / total),
+        predicted=predicted[full] / count[full], observed=observed[full] / count[full],
+        votes=count[full], log_loss=float(-(weight * loss).sum() / total),
         accuracy=float((weight * follows).sum() / total),
-    )
+    )  # fmt: skip
 
 
 def predicted_probability(

@@ -98,23 +98,18 @@ class Robustness:
         reversal = self.leader
         workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
-            "leader": str(reversal.above),
-            "challenger": str(reversal.below),
-            "votes": reversal.votes,
-            "total_votes": self.total_votes,
-            "workers": workers,
+            "leader": str(reversal.above), "challenger": str(reversal.below),
+            "votes": reversal.votes, "total_votes": self.total_votes, "workers": workers,
             "total_workers": self.total_workers,
             "neighbours": [
                 {
-                    "above": str(each.above),
-                    "below": str(each.below),
-                    "votes": each.votes,
+                    "above": str(each.above), "below": str(each.below), "votes": each.votes,
                     "workers": None if each.workers is None else len(each.workers),
                 }
                 for each in self.neighbours
             ],
             "note": self.note,
-        }
+        }  # fmt: skip
 
 
 def robustness(
@@ -129,13 +124,11 @@ def robustness(
     leader = search.leader()
     pairs = search.neighbours() if neighbours else []
     return Robustness(
-        leader,
-        search.votes.total_weight,
-        search.votes.n_workers if search.votes.has_workers else 0,
-        search.refits,
+        leader, search.votes.total_weight,
+        search.votes.n_workers if search.votes.has_workers else 0, search.refits,
         tuple(search.reversal(above, below) for above, below in pairs),
         "without the only worker nothing would be left" if search.one_worker else "",
-    )
+    )  # fmt: skip
 
 
 class _Search:
@@ -209,10 +202,8 @@ class _Search:
         return replace(found, workers=self._by_workers(above, [below]))
 
     def _by_votes(self, above: int, others: list[int], needs: Vector) -> Reversal:
-        """The fewest votes that put one of the others above; the likeliest comes first.
-
-        `needs` are how many votes each seems to need, by its first guess.
-        """
+        """The fewest votes that put one of the others above; the likeliest comes first."""
+        # `needs` are how many votes each seems to need, by its first guess.
         items, best = (
             self.votes.items,
             Reversal(self.votes.items[above], self.votes.items[others[0]]),
@@ -281,10 +272,8 @@ class _Search:
         return by(series.whole), by(series.quick)
 
     def _margin(self, left: Vector, above: int, below: int) -> float:
-        """The difference of two scores in a fit of the votes that are left.
-
-        Infinite where they cannot be compared any more: then nothing is reversed.
-        """
+        """The difference of two scores in a fit of the votes that are left."""
+        # Infinite where they cannot be compared any more: then nothing is reversed.
         if not (left > 0.0).any():
             return float("inf")
         self.refits += 1
@@ -325,12 +314,10 @@ class _Search:
         return Table(
             {
                 "worker": votes.workers[votes.worker_codes()[rows]],
-                "first": votes.items[votes.first[rows]],
-                "second": votes.items[votes.second[rows]],
-                "outcome": votes.outcome[rows].astype(np.float64),
-                "votes": taken[rows],
+                "first": votes.items[votes.first[rows]], "second": votes.items[votes.second[rows]],
+                "outcome": votes.outcome[rows].astype(np.float64), "votes": taken[rows],
             }
-        )
+        )  # fmt: skip
 
 
 _SINGLY = 24  # votes that are taken one by one; of more, an eighth of what lacks at a time
@@ -363,11 +350,9 @@ class VotePath:
         return _taken_by_row(cells.astype(np.float64), self._weight, self._place)
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
-        """The weight taken from every row; None where no set was found.
-
-        `margin` is the method's difference of the two scores for other weights, `quick` one that
-        costs less and is about the same; each may be asked for `refits` times.
-        """
+        """The weight taken from every row; None where no set was found."""
+        # `margin` is the method's difference of the two scores for other weights, `quick` one that
+        # costs less and is about the same; each may be asked for `refits` times.
         if not self.length:
             return None
 
@@ -390,15 +375,9 @@ class WorkerPath:
     """
 
     def __init__(
-        self,
-        model: ScoreModel,
-        weight: Vector,
-        scores: Vector,
-        pair: tuple[int, int],
-        gap: float,
-        worker: NDArray[np.int64],
-        most: int,
-    ) -> None:
+        self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float,
+        worker: NDArray[np.int64], most: int,
+    ) -> None:  # fmt: skip
         self._weight, self._worker = weight, worker
         above, below = pair
         left, at = weight.copy(), scores
@@ -430,10 +409,8 @@ class WorkerPath:
     def _next(
         self, model: ScoreModel, left: Vector, at: Vector, pair: tuple[int, int], now: float
     ) -> list[int]:
-        """Who lowers the difference most, of the workers of the largest summed influence.
-
-        Where many are lacking, an eighth of them at once, by influence alone.
-        """
+        """Who lowers the difference most, of the workers of the largest summed influence."""
+        # Where many are lacking, an eighth of them at once, by influence alone.
         _, plain, hessian = model.effects(at, left, *pair)
         summed = np.bincount(self._worker, plain * left)
         order = np.argsort(summed, kind="stable")
@@ -470,13 +447,11 @@ class WorkerPath:
 def _path(
     model: ScoreModel, held: Vector, scores: Vector, pair: tuple[int, int], gap: float
 ) -> tuple[NDArray[np.int64], Vector, Vector]:
-    """Return the cells to take votes from, how much each time, and the difference after that.
-
-    A removal takes one vote, or a millionth of all votes where they are more, so that the cost
-    does not grow with weights. Scores and influences are computed anew after every removal, or
-    after every eighth of what seems to be lacking. The path goes on beyond the turn, since other
-    methods than bt may follow more slowly.
-    """
+    """Return the cells to take votes from, how much each time, and the difference after that."""
+    # A removal takes one vote, or a millionth of all votes where they are more, so that the cost
+    # does not grow with weights. Scores and influences are computed anew after every removal, or
+    # after every eighth of what seems to be lacking. The path goes on beyond the turn, since other
+    # methods than bt may follow more slowly.
     unit = float(np.ceil(max(held.sum() / _MAX_REMOVALS, 1.0)))
     above, below = pair
     left, at = held.copy(), scores
@@ -520,10 +495,8 @@ def _verified(
     margin: Callable[[int], float], quick: Callable[[int], float] | None,
     start: float, guess: int, most: int, refits: int,
 ) -> int | None:  # fmt: skip
-    """The smallest number that `quick` found, if `margin` says the same of it.
-
-    Otherwise the search goes on from there by `margin` alone.
-    """
+    """The smallest number that `quick` found, if `margin` says the same of it."""
+    # Otherwise the search goes on from there by `margin` alone.
     if quick is not None:
         near = _smallest(quick, start, guess, most, refits)
         if near is not None and margin(near) < 0.0:
@@ -535,11 +508,9 @@ def _verified(
 def _smallest(
     margin: Callable[[int], float], start: float, guess: int, most: int, refits: int
 ) -> int | None:
-    """The smallest number of removals with a negative margin that so many fits have found.
-
-    By linear interpolation between the largest number that does not turn the order and the
-    smallest that does; where none is known yet, by extrapolation.
-    """
+    """The smallest number of removals with a negative margin that so many fits have found."""
+    # By linear interpolation between the largest number that does not turn the order and the
+    # smallest that does; where none is known yet, by extrapolation.
     low, at_low, high, at_high = 0, start, most + 1, -np.inf
     number = min(max(guess, 1), most)
     for _ in range(refits):

@@ -122,11 +122,9 @@ _COMMANDS = (
 )  # fmt: skip
 for _command, _short, _example in _COMMANDS:
     app.command(
-        _command.__name__.rstrip("_"),
-        short_help=_short,
-        epilog=f"Example: crowdsift {_example}" if _example else None,
-        cls=_Command,
-    )(_command)
+        _command.__name__.rstrip("_"), short_help=_short,
+        epilog=f"Example: crowdsift {_example}" if _example else None, cls=_Command,
+    )(_command)  # fmt: skip
 
 
 def program() -> None:

@@ -44,10 +44,8 @@ Method = Annotated[
     typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
 ]
 Texts = Annotated[
-    str | None,
-    READS,
-    typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
-]
+    str | None, READS, typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
+]  # fmt: skip
 Fitted = Annotated[
     Path | None,
     READS,

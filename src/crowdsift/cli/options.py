@@ -27,15 +27,10 @@ class Reads:
 class Writes:
     """Marks a parameter that names a file, or a folder of files, that is written.
 
-    Attributes
-    ----------
-    files
-        Returns the names of the files that are written into a folder; None for a single file.
-    replaces
-        Whether such a folder may be one that is read: a fit is loaded before it is replaced.
-    place
-        Finds the path in all values of the command; None where nothing is written. By default the
-        path is the value of the parameter.
+    `files`: returns the names of the files that are written into a folder; None for a single file;
+    `replaces`: whether such a folder may be one that is read: a fit is loaded before it is
+    replaced; `place`: finds the path in all values of the command; None where nothing is written.
+    By default the path is the value of the parameter.
     """
 
     files: Callable[[], tuple[str, ...]] | None = None
@@ -77,17 +72,7 @@ def declared(command: Callable[..., None]) -> dict[str, Reads | Writes]:
 def require_targets(
     command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, str]
 ) -> None:
-    """Refuse outputs that cannot be written, that are read, or that are written twice.
-
-    Parameters
-    ----------
-    command
-        The function of the command.
-    given
-        The values of its parameters.
-    options
-        The name of every parameter on the command line.
-    """
+    """Refuse outputs that cannot be written, that are read, or that are written twice."""
     from crowdsift.io import read_files, require_file, require_folder, require_separate
     from crowdsift.results import require_target
 
@@ -304,10 +289,8 @@ OldFeatures = Annotated[
     str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")
 ]
 Classes = Annotated[
-    str | None,
-    READS,
-    typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
-]
+    str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
+]  # fmt: skip
 Gold = Annotated[
     str | None,
     READS,
@@ -424,15 +407,13 @@ TableFile = Annotated[
     typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
 ]
 ExcelSafe = Annotated[
-    Path | None,
-    Writes(_excel_files),
+    Path | None, Writes(_excel_files),
     typer.Option(
-        "--excel-safe",
-        metavar="FOLDER",
+        "--excel-safe", metavar="FOLDER",
         help="Folder for items, workers and decisions as CSV for spreadsheets: labels that these "
         "would run as a formula begin with an apostrophe.",
     ),
-]
+]  # fmt: skip
 DecimalComma = Annotated[
     bool,
     typer.Option(

@@ -35,16 +35,14 @@ def reproduce(
         Path | None, READS, typer.Option(help="Folder to look for data sets in first.")
     ] = None,
     out: Annotated[
-        Path | None,
-        Writes(tuple),
+        Path | None, Writes(tuple),
         typer.Option(help="Folder for tables, figures and the page; it can be resumed."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="How many seeds; default 10. More can be added later.")
     ] = None,
     tune: Annotated[
-        bool,
-        typer.Option("--tune", help="real: also with penalties chosen by left-out votes."),
+        bool, typer.Option("--tune", help="real: also with penalties chosen by left-out votes."),
     ] = False,
     download: Annotated[
         bool, typer.Option("--download", help="real: fetch the full FaceAge where it is missing.")
@@ -57,7 +55,7 @@ def reproduce(
     runs: Annotated[
         Path, READS, typer.Option(help="results: the folder that holds the runs, one folder each.")
     ] = _RUNS,
-) -> None:
+) -> None:  # fmt: skip
     """Repeat an experiment of the paper: tables, figures, and a page beside the published."""
     from crowdsift.paper import requested
 

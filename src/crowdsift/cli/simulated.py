@@ -70,10 +70,8 @@ def spam(
     ],
     percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
     out: Annotated[Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker.")],
-    columns: Columns = None,
-    query: Query = None,
-    seed: Seed = 0,
-) -> None:
+    columns: Columns = None, query: Query = None, seed: Seed = 0,
+) -> None:  # fmt: skip
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
     from crowdsift.lab import write_votes

@@ -85,11 +85,9 @@ def whole_writes() -> Iterator[None]:
         return
     before.flush()
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding=before.encoding,
-        errors="backslashreplace",
+        io.BufferedWriter(raw), encoding=before.encoding, errors="backslashreplace",
         line_buffering=before.isatty(),
-    )
+    )  # fmt: skip
     ours = sys.stdout
     try:
         try:

@@ -56,23 +56,11 @@ class Choice(NamedTuple):
 
 
 def choose_engine(
-    name: str,
-    comparisons: Comparisons,
-    threads: int | None = None,
-    device: str | None = None,
+    name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None,
     needs: str | None = None,
-) -> Engine:
-    """Return the engine of that name over the comparisons; `device` is one of PyTorch.
-
-    `needs` is the capability that will be used, for engines that check its memory first.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
-    >>> choose_engine("auto", votes).facts.n_items
-    2
-    """
+) -> Engine:  # fmt: skip
+    """Return the engine of that name over the comparisons; `device` is one of PyTorch."""
+    # `needs` is the capability that will be used, for engines that check its memory first.
     chosen = engine_choice(name, comparisons, {"device": device}, needs, threads).name
     if chosen in MAPS:
         raise RequestError(f"engine {name!r} can only run complete fits; use another one here")
@@ -84,23 +72,12 @@ def choose_engine(
 
 
 def engine_choice(
-    name: str,
-    comparisons: Comparisons,
-    options: Mapping[str, Any] | None = None,
-    needs: str | None = None,
-    threads: int | None = None,
-) -> Choice:
-    """Choose the engine for a name, these comparisons and the engine's options; give the reason.
-
-    `needs` is the capability that will be used, with that number of threads. Engine 'torch' without
-    a usable GPU becomes 'cpu', unless a device is named or Triton's interpreter is on.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> engine_choice("cpu", Comparisons.from_arrays(["a"], ["b"], worker=["w"]))
-    Choice(name='cpu', reason='it was asked for')
-    """
+    name: str, comparisons: Comparisons, options: Mapping[str, Any] | None = None,
+    needs: str | None = None, threads: int | None = None,
+) -> Choice:  # fmt: skip
+    """Choose the engine for a name, these comparisons and the engine's options; give the reason."""
+    # `needs` is the capability that will be used, with that number of threads. Engine 'torch'
+    # without a usable GPU becomes 'cpu', unless a device is named or Triton's interpreter is on.
     if not isinstance(name, str) or name not in ("auto", *ENGINES, *MAPS):
         known = ", ".join((*ENGINES, *MAPS))
         raise RequestError(f"unknown engine {name!r}; the engines are auto, {known}")
@@ -129,13 +106,7 @@ def engine_choice(
 
 
 def fastest_engine(votes: int, threads: int, needs: str) -> Choice:
-    """Choose a GPU if a fit is expected to end sooner there, otherwise the compiled core.
-
-    Examples
-    --------
-    >>> fastest_engine(1000, 2, "grid").name
-    'cpu'
-    """
+    """Choose a GPU if a fit is expected to end sooner there, otherwise the compiled core."""
     here, there = votes * _CORE[needs] / threads, _START[needs] + votes * _GPU[needs]
     times = f"about {here:.1f} s on the CPU, {there:.1f} s on a GPU, its start included"
     if here <= there:
@@ -197,24 +168,12 @@ def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @contextmanager
 def opened_engine(
-    name: str,
-    comparisons: Comparisons,
-    threads: int | None,
-    needs: str,
+    name: str, comparisons: Comparisons, threads: int | None, needs: str,
     options: Mapping[str, Any] | None = None,
-) -> Iterator[Engine]:
-    """The engine of that name with its options, closed in the end.
-
-    Parameters
-    ----------
-    name, comparisons, threads
-        As for `choose_engine`.
-    needs
-        The capability that will be used.
-    options
-        Of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are
-        kept in files, for all; `device` for torch.
-    """
+) -> Iterator[Engine]:  # fmt: skip
+    """The engine of that name with its options, closed in the end."""
+    # `options`: of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which
+    # shards are kept in files, for all; `device` for torch.
     if not isinstance(name, str):
         raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
     given = named_options(options)
@@ -246,15 +205,7 @@ def opened_engine(
 def read_by_engine(
     name: str, votes: Any, options: ReadOptions, given: Mapping[str, Any] | None = None
 ) -> Comparisons | None:
-    """Votes that the engine of that name reads itself, where it does; else None.
-
-    Parameters
-    ----------
-    name, given
-        An engine and its options, as for `opened_engine`.
-    votes, options
-        As for `crowdsift.io.ingest.read_votes`.
-    """
+    """Votes that the engine of that name reads itself, where it does; else None."""
     if not isinstance(name, str) or name not in MAPS:
         return None
     reads = getattr(import_module(MAPS[name]), "read", None)
@@ -282,13 +233,5 @@ def _require_pairs(comparisons: Comparisons, memory: str) -> None:
 
 
 def offers(engine: Engine) -> tuple[str, ...]:
-    """The capabilities of an engine.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
-    >>> offers(choose_engine("cpu", votes))
-    ('counts', 'slopes', 'em', 'likelihood', 'grid', 'dimensions')
-    """
+    """The capabilities of an engine."""
     return tuple(name for name in CAPABILITIES if getattr(engine, name) is not None)

@@ -50,25 +50,19 @@ class Facts:
 
     @classmethod
     def of(
-        cls,
-        comparisons: Comparisons,
-        component: NDArray[np.uint32],
-        total_weight: float | None = None,
-        ties: bool | None = None,
-    ) -> Facts:
+        cls, comparisons: Comparisons, component: NDArray[np.uint32],
+        total_weight: float | None = None, ties: bool | None = None,
+    ) -> Facts:  # fmt: skip
         """The facts of comparisons, given their components; more where an engine knows it."""
         features = comparisons.features
         return cls(
-            n_items=comparisons.n_items,
-            n_workers=comparisons.n_workers,
+            n_items=comparisons.n_items, n_workers=comparisons.n_workers,
             n_features=0 if features is None else features.shape[1],
             total_weight=comparisons.total_weight if total_weight is None else total_weight,
             sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes if ties is None else ties,
-            n_gold=comparisons.n_gold,
-            component=component,
-            loads=comparisons.loads,
-        )
+            ties=comparisons.ties_are_outcomes if ties is None else ties, n_gold=comparisons.n_gold,
+            component=component, loads=comparisons.loads,
+        )  # fmt: skip
 
 
 class PassCount:
@@ -240,16 +234,9 @@ class Likelihood(Protocol):
         """Value and derivatives in scores and workers' parameters."""
 
     def fit_workers(
-        self,
-        likelihood: str,
-        scores: Items,
-        theta: Workers,
-        *,
-        centre: Vector,
-        penalty: float,
-        bounds: tuple[float, float],
-        tolerance: float = 1e-9,
-    ) -> Workers:
+        self, likelihood: str, scores: Items, theta: Workers, *, centre: Vector, penalty: float,
+        bounds: tuple[float, float], tolerance: float = 1e-9,
+    ) -> Workers:  # fmt: skip
         """Every worker's parameters at the maximum of its own penalised likelihood.
 
         Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these

@@ -183,10 +183,8 @@ class ShardedOperator(Sharded):
     def solve(
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
     ) -> Solution:
-        """By conjugate gradients here, products there; see the protocol.
-
-        Where shards are far and pairs few, all pairs come here once and products are made here.
-        """
+        """By conjugate gradients here, products there; see the protocol."""
+        # Where shards are far and pairs few, all pairs come here once and products are made here.
         multiply = self.multiply
         if getattr(self._plan.map, "gathers", lambda parts: False)(self._parts):
             multiply = _laplacian(self.pairs(), len(rhs))
@@ -220,16 +218,12 @@ class ShardedEngine:
         self._shards, self._plan = shards, plan
         facts = [shard.facts for shard in shards]
         self.facts = Facts(
-            n_items=facts[0].n_items,
-            n_workers=sum(each.n_workers for each in facts),
-            n_features=facts[0].n_features,
-            total_weight=sum(each.total_weight for each in facts),
-            sides_known=facts[0].sides_known,
-            ties=ties,
-            n_gold=sum(each.n_gold for each in facts),
+            n_items=facts[0].n_items, n_workers=sum(each.n_workers for each in facts),
+            n_features=facts[0].n_features, total_weight=sum(each.total_weight for each in facts),
+            sides_known=facts[0].sides_known, ties=ties, n_gold=sum(each.n_gold for each in facts),
             component=merged_components([each.component for each in facts]),
             loads=np.concatenate([each.loads for each in facts]),
-        )
+        )  # fmt: skip
         self._share = [each.total_weight / self.facts.total_weight for each in facts]
 
     @property
@@ -295,10 +289,8 @@ class ShardedEngine:
 
 
 def sharded_engine(
-    comparisons: Comparisons,
-    make: Callable[[Comparisons, SharedPairs], Engine],
-    shards: int,
-) -> ShardedEngine:
+    comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int,
+) -> ShardedEngine:  # fmt: skip
     """The votes in so many shards (fewer where there are fewer workers), in this process."""
     bounds = worker_ranges(comparisons.offsets, shards)
     ranges = list(pairwise(bounds))
@@ -344,14 +336,7 @@ class PassSignature:
 
 @cache
 def signature(protocol: type, name: str) -> PassSignature:
-    """The forms of a method of a protocol.
-
-    Examples
-    --------
-    >>> found = signature(Slopes, "log_likelihood")
-    >>> {name: form.kind.name for name, form in found.arguments.items()}, found.result.kind.name
-    ({'scores': 'ITEMS', 'slopes': 'WORKERS'}, 'TOTAL')
-    """
+    """The forms of a method of a protocol."""
     method = getattr(protocol, name)
     hints = _hints(method, protocol)
     result = _form(hints.pop("return", None), protocol)

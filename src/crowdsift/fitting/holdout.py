@@ -101,8 +101,6 @@ def tuned(
             break
     value = start * _FACTOR**best
     return Tuning(
-        replace(model, **{model.tuned: value}),
-        model.tuned,
-        value,
+        replace(model, **{model.tuned: value}), model.tuned, value,
         tuple((start * _FACTOR**step, tried[step]) for step in sorted(tried)),
-    )
+    )  # fmt: skip

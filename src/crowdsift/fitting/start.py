@@ -80,17 +80,7 @@ def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | No
 
 
 def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
-    """Return scores, variances and the learned worker population for the items of these votes.
-
-    Parameters
-    ----------
-    earlier
-        The fit to start from.
-    votes
-        All votes, those of the earlier fit and the new ones.
-    model
-        The model that goes on; it must be that of the earlier fit.
-    """
+    """Return scores, variances and the learned worker population for the items of these votes."""
     name = earlier.folder or "the fit to start from"
     version = earlier.summary.get("version")
     if version != __version__:
@@ -164,14 +154,7 @@ _EVERY, _WRITTEN = 1.0, 10.0  # seconds between copies, and between files
 class Checkpoints:
     """Progress of a fit that keeps its iterate.
 
-    Parameters
-    ----------
-    folder
-        Where to write it every ten seconds; None: only when `save` is called.
-    model, votes, gold
-        What is fitted, to be compared when a fit goes on.
-    progress
-        Called at every iteration.
+    `folder`: where to write it every ten seconds; None: only when `save` is called.
     """
 
     def __init__(
@@ -283,9 +266,7 @@ def _about(model: Model, votes: Comparisons, gold: Gold | None) -> dict[str, str
     digest.update(f"{len(votes)} {votes.total_weight!r} {votes.by} {votes.sides_known}".encode())
     pairs = [] if gold is None else [gold.winner.tolist(), gold.loser.tolist()]
     return {
-        "version": __version__,
-        "method": model.name,
-        "parameters": json.dumps(model.parameters(), sort_keys=True),
-        "votes": digest.hexdigest(),
+        "version": __version__, "method": model.name,
+        "parameters": json.dumps(model.parameters(), sort_keys=True), "votes": digest.hexdigest(),
         "gold": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
-    }
+    }  # fmt: skip

@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "databases": "require_table write_tables",
     "files": "forget_written locked read_files replace_file require_file require_folder "
-    "require_separate written",
-    "formats.platforms": "write_review",
-    "ingest": "read_votes",
-    "items": "has_items read_capacities read_labels read_pair_queries",
-    "options": "ReadOptions",
+    "require_separate written", "formats.platforms": "write_review", "ingest": "read_votes",
+    "items": "has_items read_capacities read_labels read_pair_queries", "options": "ReadOptions",
     "sql": "masked",
-}
+}  # fmt: skip
 __all__ = [
     "ReadOptions", "forget_written", "has_items", "locked", "masked", "read_capacities",
     "read_files", "read_labels", "read_pair_queries", "read_votes", "replace_file", "require_file",

@@ -489,11 +489,9 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
     """Return the covariates of style: log ratios of tokens, headers, lists and bold text."""
     # Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
     names = {
-        "tokens": "sum_assistant_{}_tokens",
-        "headers": "header_count_{}",
-        "lists": "list_count_{}",
+        "tokens": "sum_assistant_{}_tokens", "headers": "header_count_{}", "lists": "list_count_{}",
         "bold": "bold_count_{}",
-    }
+    }  # fmt: skip
     counts = np.empty((len(names), 2, 0)).tolist()
     for row, (entry,) in enumerate(table.rows([STYLE])):
         entry = json.loads(entry) if isinstance(entry, str) else entry

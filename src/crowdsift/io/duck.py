@@ -201,10 +201,8 @@ class FileSource(Source):
             if types[0] != types[1]:
                 raise InputError(
                     f"the column is {types[1]} here and {types[0]} in {first.source}; "
-                    "write both files with the same types",
-                    source=part.source,
-                    column=name,
-                )
+                    "write both files with the same types", source=part.source, column=name,
+                )  # fmt: skip
 
     def _run(self, part: Part, query: str) -> Any:
         """Run a query that reads a file; what is wrong with it is an `InputError`."""

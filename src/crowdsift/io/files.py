@@ -42,23 +42,11 @@ _held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that takes its place if the block succeeds.
-
-    Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one
-    is removed; what a killed run left behind is removed by the next one that writes the same
-    file. Content is on the disk before the name is. A symbolic link is followed, permissions
-    are kept, and into what is no regular file (a device, a pipe) the content is written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replace_file(Path(folder) / "a.txt") as temporary:
-    ...         _ = temporary.write_text("whole")
-    ...     (Path(folder) / "a.txt").read_text()
-    'whole'
-    """
+    """Yield a temporary file beside `path` that takes its place if the block succeeds."""
+    # Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one is
+    # removed; what a killed run left behind is removed by the next one that writes the same file.
+    # Content is on the disk before the name is. A symbolic link is followed, permissions are kept,
+    # and into what is no regular file (a device, a pipe) the content is written.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         with temporary_folder() as folder:
@@ -143,11 +131,9 @@ def _keep_permissions(target: Path, temporary: Path) -> None:
 
 
 def written() -> list[Path]:
-    """Return the files that the last blocks of `replace_file` put in place, but no hidden ones.
-
-    Asked of the file system and not noted after the fact, so that an exception of a signal handler
-    at any moment leaves it true.
-    """
+    """Return the files that the last blocks of `replace_file` put in place, but no hidden ones."""
+    # Asked of the file system and not noted after the fact, so that an exception of a signal
+    # handler at any moment leaves it true.
     found: dict[Path, None] = {}
     for target, inode in _drafts:
         with suppress(OSError):
@@ -164,14 +150,7 @@ def forget_written() -> None:
 def write_folder(
     directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]
 ) -> None:
-    """Write files of these names and contents: all are complete before the first takes its place.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_folder(folder, {"a.txt": "one", "b.txt": [b"t", b"wo"]})
-    """
+    """Write files of these names and contents: all are complete before first takes its place."""
     folder = Path(directory)
     with new_folder(folder), ExitStack() as together:
         for name, content in reversed(list(files.items())):  # the first takes its place first
@@ -200,11 +179,9 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a folder: other runs that write into it, or update what is in it, wait.
-
-    A thread that holds the folder already goes on at once. `waiting` is called if another run holds
-    it. Windows has no such lock.
-    """
+    """Hold a folder: other runs that write into it, or update what is in it, wait."""
+    # A thread that holds the folder already goes on at once. `waiting` is called if another run
+    # holds it. Windows has no such lock.
     if sys.platform == "win32":
         yield
         return
@@ -272,15 +249,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def require_file(path: str | os.PathLike[str]) -> None:
-    """Refuse early what cannot become a file, before long work.
-
-    Examples
-    --------
-    >>> require_file("no-such-folder/report.html")
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: no-such-folder/report.html: there is no folder no-such-folder...
-    """
+    """Refuse early what cannot become a file, before long work."""
     file, target = Path(path), Path(os.path.realpath(path))
     if target.is_dir():
         raise RequestError(f"{file} is a folder; give the name of a file")
@@ -386,18 +355,7 @@ def _identity(path: str | os.PathLike[str]) -> tuple[Any, ...]:
 
 
 class TemporaryFolder:
-    """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end.
-
-    Examples
-    --------
-    >>> import os
-    >>> folder = TemporaryFolder()
-    >>> oct(os.stat(folder.path).st_mode & 0o777)
-    '0o700'
-    >>> folder.close()
-    >>> os.path.exists(folder.path)
-    False
-    """
+    """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end."""
 
     def __init__(self) -> None:
         try:

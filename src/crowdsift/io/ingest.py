@@ -67,28 +67,15 @@ _REPLY = "reply (a text, or a list of messages of which the last is the assistan
 
 
 def read(
-    source: Any,
-    *,
-    columns: Mapping[str, str] | None = None,
-    format: str = "auto",
-    values: Mapping[str, str] | None = None,
-    where: str = "",
-    unique: str | Sequence[str] = (),
-    skip_bad: bool | str | os.PathLike[str] = False,
-    workers: bool = True,
-    sides: bool | None = None,
-    covariates: Sequence[str] = (),
-    by: str | Sequence[str] = "",
-    partitions: bool = False,
-    worker_from_path: bool | str = False,
-    worker_columns: str | Sequence[str] = (),
-    style_control: bool = False,
-    encoding: str = "",
-    query: str = "",
-    memory: str = "",
-    hide_workers: bool | str | os.PathLike[str] = False,
+    source: Any, *, columns: Mapping[str, str] | None = None, format: str = "auto",
+    values: Mapping[str, str] | None = None, where: str = "", unique: str | Sequence[str] = (),
+    skip_bad: bool | str | os.PathLike[str] = False, workers: bool = True,
+    sides: bool | None = None, covariates: Sequence[str] = (), by: str | Sequence[str] = "",
+    partitions: bool = False, worker_from_path: bool | str = False,
+    worker_columns: str | Sequence[str] = (), style_control: bool = False, encoding: str = "",
+    query: str = "", memory: str = "", hide_workers: bool | str | os.PathLike[str] = False,
     threads: int | None = None,
-) -> Comparisons:
+) -> Comparisons:  # fmt: skip
     """Read votes, one row per vote, from a file, a data frame or arrays.
 
     The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the
@@ -204,11 +191,6 @@ def read_votes(
 
     Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
 
-    Raises
-    ------
-    RequestError
-        For options of reading given with votes that are read already.
-
     Examples
     --------
     >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"]}
@@ -236,45 +218,22 @@ def read_votes(
 
 @contextmanager
 def coded_votes(
-    source: Any,
-    options: ReadOptions | None = None,
-    *,
-    every_column: bool = False,
-    grouped: bool = False,
-    seen: NDArray[np.uint64] | None = None,
-) -> Iterator[CodedVotes]:
-    """Read votes row by row, in the order of the source, while their table is open; see `read`.
-
-    Parameters
-    ----------
-    source, options
-        As for `read_votes`.
-    every_column
-        Whether the table holds all columns of the source, not only those of votes.
-    grouped
-        Whether the caller names a column of dependent votes, so that none is offered.
-    seen
-        The `row_ids` of earlier votes; rows among them are left out and counted.
-
-    Examples
-    --------
-    >>> with coded_votes({"winner": ["b", "a"], "loser": ["a", "c"], "worker": [1, 1]}) as votes:
-    ...     votes.items[votes.first]
-    array(['b', 'a'], dtype=object)
-    """
+    source: Any, options: ReadOptions | None = None, *, every_column: bool = False,
+    grouped: bool = False, seen: NDArray[np.uint64] | None = None,
+) -> Iterator[CodedVotes]:  # fmt: skip
+    """Read votes row by row, in the order of the source, while their table is open; see `read`."""
+    # `every_column`: whether the table holds all columns of the source, not only those of votes;
+    # `grouped`: whether the caller names a column of dependent votes, so that none is offered;
+    # `seen`: the `row_ids` of earlier votes; rows among them are left out and counted.
     options = options or ReadOptions()
     if isinstance(options.skip_bad, str | os.PathLike):
         read_from = [("votes", path) for path in read_files(source)]
         require_separate(read_from, [("bad rows", options.skip_bad)])
     table = open_source(
-        source,
-        options.threads,
-        partitions=options.partitions,
-        skip_bad=options.skip_bad is not False,
-        worker_from_path=options.worker_from_path,
-        query=options.query,
-        encoding=options.encoding,
-    )
+        source, options.threads, partitions=options.partitions,
+        skip_bad=options.skip_bad is not False, worker_from_path=options.worker_from_path,
+        query=options.query, encoding=options.encoding,
+    )  # fmt: skip
     try:
         table, planned = _with_workers(table, options)
         plan = plan_reading(table, planned)
@@ -351,21 +310,11 @@ class CodedVotes:
     def comparisons(self, threads: int) -> Comparisons:
         """Return the votes as every model takes them."""
         votes = Comparisons.from_codes(
-            self.first,
-            self.second,
-            worker=self.worker,
-            outcome=self.outcome,
-            weight=self.weight,
-            items=self.items,
-            workers=self.workers,
-            sides_known=self.sides_known,
-            features=self.features,
-            feature_names=self.feature_names,
-            threads=threads,
-            by=self.by,
-            source=self.table.source,
-            backend=self.table.backend,
-        )
+            self.first, self.second, worker=self.worker, outcome=self.outcome, weight=self.weight,
+            items=self.items, workers=self.workers, sides_known=self.sides_known,
+            features=self.features, feature_names=self.feature_names, threads=threads, by=self.by,
+            source=self.table.source, backend=self.table.backend,
+        )  # fmt: skip
         return replace(
             votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids,
             choices=self.choices,

@@ -34,13 +34,6 @@ class ReadOptions:
 
     Public functions take these as keyword arguments and pass one record on. `by` has one name as
     text, several as a tuple; the others are as `crowdsift.read` describes them.
-
-    Examples
-    --------
-    >>> ReadOptions(unique="AssignmentId", by=None).unique
-    ('AssignmentId',)
-    >>> ReadOptions(by="topic").changed()
-    ['by']
     """
 
     columns: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -129,13 +122,7 @@ class ReadOptions:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """Return what answers mean: left, right, tie, "both bad", or "" for no answer.
-
-        Examples
-        --------
-        >>> ReadOptions(values={"A": "left", "?": "empty"}).meanings
-        {'A': 'left', '?': ''}
-        """
+        """Return what answers mean: left, right, tie, "both bad", or "" for no answer."""
         known = {}
         for answer, meaning in self.values.items():
             word = meaning.strip().lower().replace("_", " ")
@@ -160,10 +147,8 @@ class ReadOptions:
         return cls(**{**reading, "threads": threads})
 
     def remembered(self) -> dict[str, Any]:
-        """Return the options that shape votes, if they were changed: an update uses them again.
-
-        Contexts, workers and covariates are known from the votes themselves.
-        """
+        """Return the options that shape votes, if they were changed: an update uses them again."""
+        # Contexts, workers and covariates are known from the votes themselves.
         kept = [name for name in self.changed() if name in _REMEMBERED]
         values = {name: getattr(self, name) for name in kept}
         if self.hide_workers is not None:

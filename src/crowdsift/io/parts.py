@@ -145,10 +145,8 @@ def scan_rows(
     part: Part, names: Iterable[str], texts: Iterable[str] = (), late: Iterable[str] = (),
     longest: int = 2_000_000,
 ) -> str:  # fmt: skip
-    """Return the table function that reads the rows of a file.
-
-    JSON gives the columns named, each as the JSON it is; those of `texts` as text.
-    """
+    """Return the table function that reads the rows of a file."""
+    # JSON gives the columns named, each as the JSON it is; those of `texts` as text.
     if part.kind == "parquet":
         return scan(part)
     options = [literal(part.path), "hive_partitioning = false"]
@@ -182,11 +180,9 @@ def selected(
     part: Part, names: Sequence[str], reading: str, *, replies: Sequence[str] = (),
     prompts: Sequence[str] = (), condition: str = "", late: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Select the columns asked for, named c0, c1 and so on.
-
-    Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows
-    meet the condition, where there is one; l0, l1 and so on whether a late column has a value.
-    """
+    """Select the columns asked for, named c0, c1 and so on."""
+    # Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows
+    # meet the condition, where there is one; l0, l1 and so on whether a late column has a value.
     inner, outer = [], []
     for place, name in enumerate(names):
         inner.append(f"{field_of(part, name)} AS {quoted(_OURS.format(f'c{place}'))}")
@@ -218,10 +214,8 @@ def condition_scan(part: Part) -> list[str]:
 
 
 def condition_columns(part: Part) -> dict[str, str]:
-    """Return the columns that a condition may name, in SQL.
-
-    Names that differ only in case are one to SQL; the first counts.
-    """
+    """Return the columns that a condition may name, in SQL."""
+    # Names that differ only in case are one to SQL; the first counts.
     columns: dict[str, str] = {}
     folded: set[str] = set()
     for name in part.names:
@@ -236,10 +230,8 @@ def condition_columns(part: Part) -> dict[str, str]:
 
 
 def _reply(text: str) -> str:
-    """Return the text of a reply, in SQL; `crowdsift.votes.replies` does the same in Python.
-
-    A list of chat messages is the content of its last message, which must be the assistant's.
-    """
+    """Return the text of a reply, in SQL; `crowdsift.votes.replies` does the same in Python."""
+    # A list of chat messages is the content of its last message, which must be the assistant's.
     chat = f"starts_with({text}, '[') AND regexp_matches({text}, '^\\[\\s*(\\{{|\\]$)')"
     last = f"CASE WHEN {text} ->> '$[#-1].role' = 'assistant' THEN {text} ->> '$[#-1].content' END"
     return f"CASE WHEN {chat} AND json_valid({text}) THEN {last} ELSE {text} END"
@@ -312,10 +304,8 @@ def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> None:
-    """Refuse files with the same content, whose votes would be counted twice.
-
-    Files of few rows may be equal by chance; folders that give other columns tell files apart.
-    """
+    """Refuse files with the same content, whose votes would be counted twice."""
+    # Files of few rows may be equal by chance; folders that give other columns tell files apart.
     sizes = Counter(os.path.getsize(part.path) for part in parts)
     seen: dict[tuple[bytes, str], Part] = {}
     for part in parts:
@@ -341,11 +331,9 @@ def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
 def settled(
     path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8"
 ) -> tuple[Part, str]:
-    """Return a file that can be read again, under a name of ours, and a note on its encoding.
-
-    A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in another
-    encoding than UTF-8 is written again; `encoding` "" recognises Windows-1252.
-    """
+    """Return a file that can be read again, under a name of ours, and a note on its encoding."""
+    # A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in
+    # another encoding than UTF-8 is written again; `encoding` "" recognises Windows-1252.
     source = "standard input" if path == "-" else path
     source = os.fsencode(source).decode("utf-8", "backslashreplace")
     ours = folder.file()
@@ -423,11 +411,9 @@ Run = Callable[[Part, str], Any]
 
 
 def require_room(parts: Sequence[Part], run: Run) -> None:
-    """Refuse votes that will not fit into memory, or whose text will not fit onto the disk.
-
-    Where the user limits the memory, the records of CSV files are counted: a gzip file may hold
-    a thousand times its size.
-    """
+    """Refuse votes that will not fit into memory, or whose text will not fit onto the disk."""
+    # Where the user limits the memory, the records of CSV files are counted: a gzip file may hold a
+    # thousand times its size.
     rows, text = 0, 0.0
     for part in parts:
         if part.kind == "parquet":
@@ -451,10 +437,8 @@ def load_part(
     replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = "",
     skip_bad: bool = False,
 ) -> None:  # fmt: skip
-    """Load the columns of a file; `into` is the head of the query that takes them.
-
-    The records of a text file are counted apart, and what DuckDB read is compared with that.
-    """
+    """Load the columns of a file; `into` is the head of the query that takes them."""
+    # The records of a text file are counted apart, and what DuckDB read is compared with that.
     late = [name for name in _LATE if name not in part.names] if part.sampled else []
     texts = [name for name in (*replies, *prompts) if name not in names]
     every = part.names if condition else (*names, *texts)  # a condition may name any column

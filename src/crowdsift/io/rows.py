@@ -757,11 +757,9 @@ def context_labels(
 
 
 def split_items(
-    context: tuple[NDArray[np.object_], NDArray[np.int64]],
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+    context: tuple[NDArray[np.object_], NDArray[np.int64]], items: NDArray[np.object_],
+    first: NDArray[np.uint32], second: NDArray[np.uint32],
+) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:  # fmt: skip
     """Split items by context: labels (value, item) in sorted order, and codes into them."""
     values, code = context
     own = np.empty(len(items), np.int64)  # the context of every item, where it has but one

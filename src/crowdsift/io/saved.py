@@ -323,10 +323,8 @@ def _database(process: int) -> Any:
 
 
 _KINDS: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "I64": np.dtype("<i8"),
-}
+    "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8"),
+}  # fmt: skip
 _METADATA, _DIGEST = "__metadata__", "sha256"
 MAX_HEADER = 100_000_000  # bytes, as the format has it
 

@@ -47,11 +47,9 @@ class Database:
         self._folder = folder
         spill = os.path.join(folder.path, "spill")
         config: dict[str, Any] = {
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "temp_directory": spill,
-            "threads": str(threads),
-        }
+            "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+            "temp_directory": spill, "threads": str(threads),
+        }  # fmt: skip
         if (memory := memory_limit()) is not None:
             config["memory_limit"] = f"{memory // 10**6}MB"
         try:

@@ -194,10 +194,8 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
         where = "" if row else " (in the header)"
         raise InputError(
             f"not UTF-8 text{where}; save the file as UTF-8, or for votes name the encoding with "
-            "--encoding (encoding=), as cp1252 for Windows-1252",
-            source=source,
-            row=row,
-        ) from None
+            "--encoding (encoding=), as cp1252 for Windows-1252", source=source, row=row,
+        ) from None  # fmt: skip
 
 
 def _first_record(text: str) -> tuple[str, int, bool]:
@@ -350,10 +348,8 @@ def _refuse_record(record: list[str], width: int, delimiter: str, source: str, r
         raise InputError(
             f"{len(record)} field{'' if len(record) == 1 else 's'} where the header has "
             f"{width}; a field that contains {delimiter!r}, quotes or a line "
-            'break must be in quotes ("...")',
-            source=source,
-            row=row,
-        )
+            'break must be in quotes ("...")', source=source, row=row,
+        )  # fmt: skip
 
 
 def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputError:
@@ -377,10 +373,8 @@ def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputErro
             if fault:
                 return InputError(
                     f"{fault}; every line needs one object such as "
-                    '{"winner": "a", "loser": "b", "worker": "w"}',
-                    source=source,
-                    row=row,
-                )
+                    '{"winner": "a", "loser": "b", "worker": "w"}', source=source, row=row,
+                )  # fmt: skip
     return InputError(f"the file cannot be read as JSON: {reason}", source=source)
 
 
@@ -432,10 +426,8 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
                 counter.add(chunk.partition(b"\0")[0] + b"0")
                 raise InputError(
                     "a zero byte: the file is damaged or not text; write it again, or remove the "
-                    "byte",
-                    source=source,
-                    row=max(counter.finish() - quotes, 1),
-                )
+                    "byte", source=source, row=max(counter.finish() - quotes, 1),
+                )  # fmt: skip
             counter.add(chunk)
     return counter.finish()
 

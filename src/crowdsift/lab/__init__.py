@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 # The names that commands use, by module. Each is loaded on first use (PEP 562).
 _HOMES = {
-    "demonstration": "demonstrate",
-    "evaluation": "chosen_models",
-    "spam": "write_votes",
-}
+    "demonstration": "demonstrate", "evaluation": "chosen_models", "spam": "write_votes",
+}  # fmt: skip
 __all__ = [
     "chosen_models", "demonstrate", "write_votes",
 ]  # fmt: skip

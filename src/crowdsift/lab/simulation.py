@@ -352,21 +352,19 @@ _UNIT = {"reliability": uniform(0.0, 1.0)}
 _ALIKE = Simulator(_logistic_vote, {"reliability": _ones})
 
 SIMULATORS: dict[str, Simulator] = {
-    "bt": _ALIKE,
-    "rank-centrality": _ALIKE,
+    "bt": _ALIKE, "rank-centrality": _ALIKE,
     "bora-em": Simulator(_logistic_vote, _UNIT, bounds=(-math.inf, math.inf)),
     "hbtl": Simulator(_logistic_vote, _UNIT, bounds=(-1.0, 1.0)),
     "htcv": Simulator(_probit_vote, _UNIT, bounds=(0.0, math.inf)),
     "crowd-bt": Simulator(_crowd_bt_vote, {"reliability": uniform(0.5, 1.0)}, bounds=(0.0, 1.0)),
     "factor-bt": Simulator(
-        _factor_bt_vote,
-        {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
+        _factor_bt_vote, {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
         bounds=(-math.inf, math.inf),
     ),
     "barp": Simulator(
         _barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}
     ),
-}
+}  # fmt: skip
 
 #: The names of the models that votes can be drawn from.
 MODELS = tuple(SIMULATORS)

@@ -81,12 +81,9 @@ class BradleyTerry(Model):
             at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
             precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
         return Estimate(
-            scores=np.asarray(scores - scores.mean()),
-            log_likelihood=value,
-            rule=rule,
-            trace=[-value / engine.facts.total_weight for value in trace],
-            precision=precision,
-        )
+            scores=np.asarray(scores - scores.mean()), log_likelihood=value, rule=rule,
+            trace=[-value / engine.facts.total_weight for value in trace], precision=precision,
+        )  # fmt: skip
 
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
@@ -107,11 +104,9 @@ class BradleyTerry(Model):
         total = float(votes.choices.weight.sum())
         return Estimate(
             scores=np.asarray(scores - scores.mean()),
-            log_likelihood=objective.log_likelihood(scores),
-            rule=rule,
-            trace=[-value / total for value in trace],
-            precision=precision,
-        )
+            log_likelihood=objective.log_likelihood(scores), rule=rule,
+            trace=[-value / total for value in trace], precision=precision,
+        )  # fmt: skip
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """From the iterate of a run that was cut short."""

@@ -199,11 +199,9 @@ class ComponentCovariance:
 
 
 def difference_variance(
-    covariance: ComponentCovariance | None,
-    sd: Vector | None,
-    first: NDArray[np.integer],
+    covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer],
     second: NDArray[np.integer],
-) -> Vector | None:
+) -> Vector | None:  # fmt: skip
     """Variances of differences of scores; None where nothing is known of any.
 
     Where there is no exact covariance errors count as independent.

@@ -72,13 +72,11 @@ class DimensionEstimate:
         """Return the estimate with a last worker and a last item, of code -1, without votes."""
         own, D = self.weights[:1], self.count
         more = {
-            "positions": np.zeros((1, D)),
-            "position_covariance": np.eye(D)[None],
+            "positions": np.zeros((1, D)), "position_covariance": np.eye(D)[None],
             "weights": np.broadcast_to(self.mean, own.shape),
             "weight_covariance": (self.covariance + self.mean_covariance)[None],
-            "distinct": np.full(1, 0.5),
-            "component_size": np.full(1, len(self.positions) + 1),
-        }
+            "distinct": np.full(1, 0.5), "component_size": np.full(1, len(self.positions) + 1),
+        }  # fmt: skip
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), row]) for name, row in more.items()
         }
@@ -97,11 +95,9 @@ class DimensionEstimate:
         )  # fmt: skip
 
     def offsets(
-        self,
-        worker: NDArray[np.integer] | int,
-        first: NDArray[np.integer] | int,
+        self, worker: NDArray[np.integer] | int, first: NDArray[np.integer] | int,
         second: NDArray[np.integer] | int,
-    ) -> tuple[Vector, Vector]:
+    ) -> tuple[Vector, Vector]:  # fmt: skip
         """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0."""
         # Errors of positions are as independent as the mean of their component allows.
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]

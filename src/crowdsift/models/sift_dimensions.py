@@ -52,10 +52,8 @@ def _most(engine: Engine) -> int:
 
 
 def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
-    """Return the estimate in several dimensions if they are asked for, or clearly better.
-
-    `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension.
-    """
+    """Return the estimate in several dimensions if they are asked for, or clearly better."""
+    # `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension.
     workers, facts = estimate.workers, engine.facts
     if asked == 1 or (not asked and engine.dimensions is None):
         return estimate
@@ -141,18 +139,12 @@ def _record(state: State, engine: Engine, trials: tuple[Trial, ...]) -> Dimensio
     of_mean = (spread + V[:voters].mean(axis=0)) / count
     return DimensionEstimate(
         positions=state.positions - (sums / sizes[:, None])[facts.component],
-        position_covariance=state.blocks() - np.eye(D) / size[:, None, None],
-        weights=weights,
-        weight_covariance=V,
-        mean=mean,
-        mean_covariance=of_mean,
-        covariance=spread,
+        position_covariance=state.blocks() - np.eye(D) / size[:, None, None], weights=weights,
+        weight_covariance=V, mean=mean, mean_covariance=of_mean, covariance=spread,
         direction="gold" if facts.n_gold else "common",
         has_common=bool(facts.n_gold or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
-        trials=trials,
-        distinct=_distinct(weights, V),
-        component_size=size.astype(np.int64),
-    )
+        trials=trials, distinct=_distinct(weights, V), component_size=size.astype(np.int64),
+    )  # fmt: skip
 
 
 def _workers(

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 _LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
 _BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits
 _WORD, _SENTENCE, _VOWELS = (
-    re.compile(r"[^\W\d_]+"),
-    re.compile(r"[.!?]+"),
-    re.compile(r"[aeiouy]+"),
-)
+    re.compile(r"[^\W\d_]+"), re.compile(r"[.!?]+"), re.compile(r"[aeiouy]+"),
+)  # fmt: skip
 READABILITY = (
     "letters a word", "syllables a word", "share of long words", "words a sentence",
     "commas a sentence", "distinct words", "log words",

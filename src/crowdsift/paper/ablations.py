@@ -41,12 +41,10 @@ GRIDS: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
     "alternations": {"bora-em": ("alternations", (1, 2, 3, 5, 10, 20, 50))},
 }  # fmt: skip
 _WORDS = {
-    "start": "Initial β (γ in factor-bt)",
-    "tolerance": "Tolerance",
+    "start": "Initial β (γ in factor-bt)", "tolerance": "Tolerance",
     "reliability_sd": "σ_β, the prior of reliabilities",
-    "item_ridge": "λ_base, the ridge on scores",
-    "alternations": "Alternations in an M-step",
-}
+    "item_ridge": "λ_base, the ridge on scores", "alternations": "Alternations in an M-step",
+}  # fmt: skip
 _MIRRORED = ("bora-em", "hbtl")  # whose β may have either sign
 _NAMES = ("data", "parameter", "value")
 

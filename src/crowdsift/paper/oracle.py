@@ -52,11 +52,9 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
 
 
 def _solved(
-    one: NDArray[np.intp],
-    two: NDArray[np.intp],
-    weight: NDArray[np.float64],
+    one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64],
     rhs: NDArray[np.float64],
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64]:  # fmt: skip
     """The solution for minus the second derivatives: the Laplacian of weighted pairs, the prior."""
     count = len(rhs)
 

@@ -99,10 +99,8 @@ class Spammers(Experiment):
                 if chosen:
                     parts += [f"### {TITLES[data]}, {kind}\n", _table(chosen, published)]
         return Page(
-            "\n".join(parts),
-            figures,
-            {"means": mean_rows(found, _NAMES, published.figure)},
-        )
+            "\n".join(parts), figures, {"means": mean_rows(found, _NAMES, published.figure)},
+        )  # fmt: skip
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each data set by itself, as returned and up to sign."""

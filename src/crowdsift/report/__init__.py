@@ -87,12 +87,10 @@ def _python_command(fit: Fit, source: str) -> str:
     votes = "votes" if source in ("votes", "-") else repr(source)
     summary = fit.summary
     options = {
-        "by": fit.by,
-        "dependent_by": summary.get("dependent_by"),
+        "by": fit.by, "dependent_by": summary.get("dependent_by"),
         "scale": summary.get("scale") if summary.get("scale") != "standard" else None,
-        "anchor": summary.get("anchor"),
-        "level": fit.level if fit.level != LEVEL else None,
-    }
+        "anchor": summary.get("anchor"), "level": fit.level if fit.level != LEVEL else None,
+    }  # fmt: skip
     more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
     return (
         "import crowdsift\n"

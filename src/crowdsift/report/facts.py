@@ -60,27 +60,14 @@ _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 class Facts:
     """All that a report states; a text gives the reason where something is not known.
 
-    Attributes
-    ----------
-    fit, votes
-        What is reported on; the votes may be unknown.
-    population
-        The workers.
-    code
-        The code in the votes of every row of the table of items; empty without votes.
-    calibration
-        Predictions of left-out votes, or why there are none.
-    without
-        The ranking without flagged workers, or why there is none.
-    disputes
-        Divided pairs, or why there are none.
-    side_excess
-        Share of decided votes for the left item beyond what the scores explain, its standard
-        error, and the share itself; None where sides are unknown.
-    fingerprint
-        The start of the SHA-256 of the votes as they were fitted.
-    evidence
-        Joint statements, statistics of fit, copied answers.
+    `fit`, `votes`: what is reported on; the votes may be unknown; `population`: the workers;
+    `code`: the code in the votes of every row of the table of items; empty without votes;
+    `calibration`: predictions of left-out votes, or why there are none; `without`: the ranking
+    without flagged workers, or why there is none; `disputes`: divided pairs, or why there are none;
+    `side_excess`: share of decided votes for the left item beyond what the scores explain, its
+    standard error, and the share itself; None where sides are unknown; `fingerprint`: the start of
+    the SHA-256 of the votes as they were fitted; `evidence`: joint statements, statistics of fit,
+    copied answers.
     """
 
     fit: Fit
@@ -99,18 +86,8 @@ def gather(
     fit: Fit, votes: Comparisons | None = None, *, refit: bool | None = None,
     threads: int | None = None, begin: Callable[[str], None] = lambda stage: None,
 ) -> Facts:  # fmt: skip
-    """Return all facts; run the two refits only where they are cheap, or on request.
-
-    `begin` is called with the name of every stage as it begins.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
-    >>> facts = gather(crowdsift.fit(votes), votes)
-    >>> 0.3 < facts.calibration.log_loss < 0.7
-    True
-    """
+    """Return all facts; run the two refits only where they are cheap, or on request."""
+    # `begin` is called with the name of every stage as it begins.
     votes = fit.votes if votes is None else votes
     if votes is None or votes.on_disk:
         population, why = describe_population(fit, None), ABSENT if votes is None else IN_FILES
@@ -228,14 +205,8 @@ def _fingerprint(votes: Comparisons) -> str:
 class Evidence(NamedTuple):
     """Results of checks; None where a result is not known or would take long.
 
-    Attributes
-    ----------
-    joint
-        What holds for all items at once, in the order of the table of items.
-    statistics
-        Separation, agreement, triads and misfit.
-    copying
-        Who answers too much alike.
+    `joint`: what holds for all items at once, in the order of the table of items; `statistics`:
+    separation, agreement, triads and misfit; `copying`: who answers too much alike.
     """
 
     joint: Table | None = None
@@ -272,24 +243,12 @@ def joint_of(fit: Fit) -> Table | None:
 class Population:
     """The workers of a fit, in the order of its table.
 
-    Attributes
-    ----------
-    verdict
-        A word each; empty where the method judges nobody.
-    flagged
-        Whose votes are to be doubted.
-    votes
-        Votes each, weights counted.
-    influence
-        Each worker's share of what moved the scores: votes times squared reliability.
-    left_share, decided
-        Share of the left item among decided votes, NaN where sides are unknown; their number.
-    reasons
-        Why each has its verdict.
-    level
-        The reliability of a worker who clicks at random.
-    density
-        Points and heights of the distribution of reliabilities, or None.
+    `verdict`: a word each; empty where the method judges nobody; `flagged`: whose votes are to be
+    doubted; `votes`: votes each, weights counted; `influence`: each worker's share of what moved
+    the scores: votes times squared reliability; `left_share`, `decided`: share of the left item
+    among decided votes, NaN where sides are unknown; their number; `reasons`: why each has its
+    verdict; `level`: the reliability of a worker who clicks at random; `density`: points and
+    heights of the distribution of reliabilities, or None.
     """
 
     verdict: NDArray[np.str_]
@@ -383,20 +342,9 @@ class Dispute(NamedTuple):
 
 
 def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
-    """Return pairs with votes on both sides, the most divided first, without flagged workers.
-
-    Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the
-    smaller side, so that 12 : 11 stands before 2 : 2 and before 20 : 4.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(
-    ...     ["a"] * 12 + ["b"] * 11 + ["c"] * 6, ["b"] * 12 + ["a"] * 11 + ["a"] * 6,
-    ...     worker=list(range(29)))
-    >>> disputed_pairs(votes, np.zeros(29, bool))
-    [Dispute(first=0, second=1, votes_first=12.0, votes_second=11.0)]
-    """
+    """Return pairs with votes on both sides, the most divided first, without flagged workers."""
+    # Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the smaller
+    # side, so that 12 : 11 stands before 2 : 2 and before 20 : 4.
     keep = np.ones(len(votes), bool)
     if len(flagged):
         keep = np.repeat(~flagged, np.diff(votes.offsets))
@@ -410,13 +358,11 @@ def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 1
     order = order[(total[order] >= _LEAST) & (low[order] > 0.0)][:most]
     return [
         Dispute(
-            int(pairs.first[i]),
-            int(pairs.second[i]),
-            round(float(total[i] * share[i]), 2),
+            int(pairs.first[i]), int(pairs.second[i]), round(float(total[i] * share[i]), 2),
             round(float(total[i] * (1.0 - share[i])), 2),
         )
         for i in order
-    ]
+    ]  # fmt: skip
 
 
 def _wilson_lower(share: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -123,15 +123,7 @@ def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
 
 
 def preference_map(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """Draw items as points and workers as directions, coloured by verdict, in two dimensions.
-
-    Parameters
-    ----------
-    fit
-        What to draw; a fit with more than one dimension.
-    ax
-        Where to draw.
-    """
+    """Draw items as points and workers as directions, coloured by verdict, in two dimensions."""
     chart = map_chart(fit)
     if chart is None:
         raise RequestError("this fit has one dimension; workers() and leaderboard() draw it")

@@ -97,10 +97,8 @@ def fit_progress(
             status, share = _text(iteration, measure, forecast.seconds_left), forecast.share
             if tolerance is not None and measure <= tolerance:  # what comes has no iterations
                 stage, status, share = (
-                    f"{title}: intervals and tables",
-                    f"{iteration:,} iterations",
-                    None,
-                )
+                    f"{title}: intervals and tables", f"{iteration:,} iterations", None,
+                )  # fmt: skip
             total = None if share is None else 1.0
             bar.update(task, description=stage, status=status, total=total, completed=share or 0.0)
 

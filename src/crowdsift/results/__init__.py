@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 # The names that commands use, by module. Each is loaded on first use (PEP 562).
 _HOMES = {
     "leaderboard": "EXCEL_FILES form_of write_excel_safe write_leaderboard",
-    "predict": "labels_of_workers predictions",
-    "scales": "require_scale",
-    "store": "FIT_FILES require_target",
-    "words": "CONTROLS plain_text",
-}
+    "predict": "labels_of_workers predictions", "scales": "require_scale",
+    "store": "FIT_FILES require_target", "words": "CONTROLS plain_text",
+}  # fmt: skip
 __all__ = [
     "CONTROLS", "EXCEL_FILES", "FIT_FILES", "form_of", "labels_of_workers", "plain_text",
     "predictions", "require_scale", "require_target", "write_excel_safe", "write_leaderboard",

@@ -76,12 +76,10 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
         "feature": [name for group in groups for name in group.names],
     }
     numbers = {
-        "weight": weight,
-        "lower": weight - half,
-        "upper": weight + half,
+        "weight": weight, "lower": weight - half, "upper": weight + half,
         "mean": np.concatenate([group.centre for group in groups]),
         "scale": np.concatenate([group.scale for group in groups]),
-    }
+    }  # fmt: skip
     texts = {name: np.array(values, dtype=object)[shown] for name, values in names.items()}
     return Table({**texts, **{name: values[shown] for name, values in numbers.items()}})
 
@@ -187,13 +185,11 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
     names[:] = list(found.names) * len(workers)
     return Table(
         {
-            "worker": np.repeat(workers, count),
-            "covariate": names,
-            "coefficient": found.mean.ravel(),
-            "lower": (found.mean - half).ravel(),
+            "worker": np.repeat(workers, count), "covariate": names,
+            "coefficient": found.mean.ravel(), "lower": (found.mean - half).ravel(),
             "upper": (found.mean + half).ravel(),
         }
-    )
+    )  # fmt: skip
 
 
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:

@@ -26,17 +26,9 @@ _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": 
 
 
 def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
-    """Return the fields of a fit that change when its workers are hidden.
-
-    Workers are sorted by pseudonym everywhere: the order of their labels would show who is who.
-
-    Parameters
-    ----------
-    fit
-        The fit; nothing changes where its workers are hidden already.
-    key
-        The file of a secret key; None hides without a key.
-    """
+    """Return the fields of a fit that change when its workers are hidden."""
+    # Workers are sorted by pseudonym everywhere: the order of their labels would show who is who.
+    # `fit`: the fit; nothing changes where its workers are hidden already.
     hiding, before = Hiding.of(key or True), Hiding.of(fit.summary.get("workers_hidden"))
     assert hiding is not None
     if before is not None:

@@ -86,17 +86,9 @@ def dimensions_of(fit: Fit) -> DimensionEstimate | None:
 
 
 def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
-    """Return the labels of workers as the fit has them: pseudonyms where its workers are hidden.
-
-    Parameters
-    ----------
-    fit
-        The fit.
-    worker
-        A label, a sequence of labels, or None for anyone of the crowd.
-    key
-        The file of the key with which workers are hidden; needed for labels of a fit with a key.
-    """
+    """Return the labels of workers as the fit has them: pseudonyms where its workers are hidden."""
+    # `worker`: a label, a sequence of labels, or None for anyone of the crowd; `key`: the file of
+    # the key with which workers are hidden; needed for labels of a fit with a key.
     hiding, labels = Hiding.of(fit.summary.get("workers_hidden")), as_list(worker)
     if key is not None:
         if hiding is None:
@@ -193,16 +185,7 @@ def _by_crowd(
 
 
 def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Table:
-    """A row per pair: its labels, the probability of `Fit.predict`, and win, tie and loss.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
-    >>> predictions(crowdsift.fit(votes, "bt"), ["a"], ["b"], None)
-    first  second  probability     win  tie    loss
-    a      b            0.6655  0.6655    0  0.3345
-    """
+    """A row per pair: its labels, the probability of `Fit.predict`, and win, tie and loss."""
     query = question(fit, first, second, worker, unknown)
     decided, all_three = outcomes(fit, query, decided=True), outcomes(fit, query)
     columns: dict[str, Any] = {}

@@ -96,11 +96,9 @@ def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
 
 
 def order_probability(
-    scores: Vector,
-    variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
-    component: NDArray[np.uint32],
-    seed: int = 0,
-) -> float:
+    scores: Vector, variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
+    component: NDArray[np.uint32], seed: int = 0,
+) -> float:  # fmt: skip
     """Probability that a random pair of one component is in the right order, up to the sign."""
     # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
     # the variances of differences.

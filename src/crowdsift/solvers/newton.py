@@ -34,11 +34,9 @@ class NewtonStep(NamedTuple):
             correct=correct,
         )  # fmt: skip
         return cls(
-            solved.x,
-            expected=-float(gradient @ solved.x) - 0.5 * solved.form,
-            length=float(np.sqrt(diagonal @ solved.x**2)),
-            at_boundary=solved.at_boundary,
-        )
+            solved.x, expected=-float(gradient @ solved.x) - 0.5 * solved.form,
+            length=float(np.sqrt(diagonal @ solved.x**2)), at_boundary=solved.at_boundary,
+        )  # fmt: skip
 
 
 class Objective(Protocol):
@@ -55,11 +53,9 @@ class Objective(Protocol):
 
 
 def minimise(
-    objective: Objective,
-    x: Vector,
-    rule: StoppingRule,
+    objective: Objective, x: Vector, rule: StoppingRule,
     measure: Callable[[Vector], float] | None = None,
-) -> tuple[Vector, list[float]]:
+) -> tuple[Vector, list[float]]:  # fmt: skip
     """A minimiser near x, and the value before the first and after every iteration."""
     # The rule gets a measure of the gradient, by default its largest entry. A step that does not
     # lower the value as the model promises is taken back and the region shrinks, unless the promise

@@ -35,17 +35,10 @@ NOT_RANKED = inf  # the rank of an item that was shown and is below all that wer
 class Choices:
     """Choices of workers, one of several alternatives each; the chosen one is the first.
 
-    Attributes
-    ----------
-    plus, minus
-        The items of every alternative: its utility is the score of `plus`, less that of `minus`
-        where it is not -1.
-    tied
-        Whether an alternative was ranked as equal to the chosen one.
-    offsets
-        Where the alternatives of every choice begin, and the end.
-    worker, weight
-        Of every choice. A tie of items is the mean over orders of these, so that weights add to 1.
+    `plus`, `minus`: the items of every alternative: its utility is the score of `plus`, less that
+    of `minus` where it is not -1; `tied`: whether an alternative was ranked as equal to the chosen
+    one; `offsets`: where the alternatives of every choice begin, and the end; `worker`, `weight`:
+    of every choice. A tie of items is the mean over orders of these, so that weights add to 1.
     """
 
     plus: Codes
@@ -57,23 +50,10 @@ class Choices:
 
     @classmethod
     def of_pairs(
-        cls,
-        record: NDArray[np.integer],
-        pair: tuple[NDArray[np.integer], NDArray[np.integer]],
-        ranks: Vector,
-        worker: NDArray[np.integer] | None,
-        max_diff: bool,
-    ) -> Choices:
-        """Return the choices of rankings, given the pairs of every record with their ranks.
-
-        Examples
-        --------
-        >>> pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
-        >>> ranks = np.array([[1.0, 2.0], [1.0, 3.0], [2.0, 3.0]])
-        >>> found = Choices.of_pairs(np.zeros(3, int), pairs, ranks, None, False)
-        >>> found.plus.tolist(), found.offsets.tolist()
-        ([0, 1, 2, 1, 2], [0, 3, 5])
-        """
+        cls, record: NDArray[np.integer], pair: tuple[NDArray[np.integer], NDArray[np.integer]],
+        ranks: Vector, worker: NDArray[np.integer] | None, max_diff: bool,
+    ) -> Choices:  # fmt: skip
+        """Return the choices of rankings, given the pairs of every record with their ranks."""
         own: dict[int, dict[int, float]] = {}
         who = np.zeros(len(record), np.int64) if worker is None else worker
         of: dict[int, int] = {}
@@ -119,10 +99,8 @@ class Choices:
         )  # fmt: skip
 
     def recoded(
-        self,
-        items: NDArray[np.integer] | None = None,
-        workers: NDArray[np.integer] | None = None,
-    ) -> Choices:
+        self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None,
+    ) -> Choices:  # fmt: skip
         """Return the choices with other codes of items, or of workers."""
         found = self
         if items is not None:
@@ -141,14 +119,7 @@ class Choices:
         )
 
     def probabilities(self, scores: Vector, slopes: Vector | None = None) -> tuple[Vector, Vector]:
-        """Return the probability of every alternative, and the log of that of every choice made.
-
-        Examples
-        --------
-        >>> pair = Choices(*map(np.array, ([0, 1], [-1, -1], [False] * 2, [0, 2], [0], [1.0])))
-        >>> pair.probabilities(np.array([np.log(3.0), 0.0]))[0].round(2)
-        array([0.75, 0.25])
-        """
+        """Return the probability of every alternative, and the log of that of every choice made."""
         padded = np.append(scores, 0.0)
         utility = padded[self.plus] - padded[self.minus]
         if slopes is not None:
@@ -160,13 +131,11 @@ class Choices:
         return mass / total[choice], utility[start] - np.log(total)
 
     def pair_weights(self, votes: Comparisons, scores: Vector, slopes: Vector) -> Vector:
-        """Return the weights with which pairs of votes have the information of these choices.
-
-        The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i - r_j):
-        with the weights p_i + p_j the pairs of the chosen item have the gradient of the choice and,
-        on average over what may be chosen, its information p_i p_j; so have they in the worker's
-        slope. Votes that are of no choice, such as gold, keep their weights.
-        """
+        """Return the weights with which pairs of votes have the information of these choices."""
+        # The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i -
+        # r_j): with the weights p_i + p_j the pairs of the chosen item have the gradient of the
+        # choice and, on average over what may be chosen, its information p_i p_j; so have they in
+        # the worker's slope. Votes that are of no choice, such as gold, keep their weights.
         p, _ = self.probabilities(scores, slopes)
         k, choice = votes.n_items, self.choice
         first = self.offsets[:-1][choice]
@@ -194,14 +163,12 @@ class Choices:
     def _max_diff_pairs(
         self, p: Vector, scores: Vector, slopes: Vector
     ) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Yield the pairs of best-worst answers with their weights, those of n items at a time.
-
-        With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i best
-        and j worst is that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k - r_i)
-        and (q_k + c_k)/σ(r_j - r_k), for any c with Σc_k = p_j + q_i over the other items k. The
-        pair i over j gets next to nothing of this sum: where scores are equal, the pairs then have
-        the information of the answer, too.
-        """
+        """Yield the pairs of best-worst answers with their weights, those of n items at a time."""
+        # With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i
+        # best and j worst is that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k
+        # - r_i) and (q_k + c_k)/σ(r_j - r_k), for any c with Σc_k = p_j + q_i over the other items
+        # k. The pair i over j gets next to nothing of this sum: where scores are equal, the pairs
+        # then have the information of the answer, too.
         size, start = np.diff(self.offsets), self.offsets[:-1]
         answers = self.minus[start] >= 0
         for count in np.unique(size[answers]).tolist():
@@ -240,10 +207,8 @@ def _keys(
 
 
 def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
-    """Yield the choices of a ranking with their shares; ties are the mean over orders.
-
-    The orders of t tied items are their t rotations and the reverses: all orders of up to three.
-    """
+    """Yield the choices of a ranking with their shares; ties are the mean over orders."""
+    # The orders of t tied items are their t rotations and the reverses: all orders of up to three.
     left = [item for item, _ in ranking]
     for rank in sorted({rank for _, rank in ranking if rank != NOT_RANKED}):
         group = [item for item, own in ranking if own == rank]

@@ -31,19 +31,9 @@ class ContextVotes:
 
 
 def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
-    """The votes with a worker for each worker in each context; None where there is one context.
-
-    Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has in
-    contexts with fewer stays together. These come first, then all who are not taken apart.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> rows = {"left": ["a", "c"], "right": ["b", "d"], "winner": ["left", "left"],
-    ...         "worker": ["x", "x"], "topic": [1, 2]}
-    >>> by_context(crowdsift.read(rows, by="topic")).worker.tolist()
-    [0, 0]
-    """
+    """The votes with a worker for each worker in each context; None where there is one context."""
+    # Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has
+    # in contexts with fewer stays together. These come first, then all who are not taken apart.
     contexts = votes.item_contexts
     if contexts.max(initial=0) == 0:
         return None
@@ -79,25 +69,19 @@ def _with_enough(
 
 
 def _apart(
-    votes: Comparisons,
-    order: NDArray[np.intp],
-    sizes: NDArray[np.intp],
-    worker: NDArray[np.int64],
+    votes: Comparisons, order: NDArray[np.intp], sizes: NDArray[np.intp], worker: NDArray[np.int64],
     context: NDArray[np.int64],
-) -> ContextVotes:
+) -> ContextVotes:  # fmt: skip
     """The votes in this order, so many of each worker in its context."""
     voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
-        votes,
-        first=frozen(votes.first[order]),
-        second=frozen(votes.second[order]),
-        outcome=frozen(votes.outcome[order]),
-        weight=frozen(votes.weight[order]),
+        votes, first=frozen(votes.first[order]), second=frozen(votes.second[order]),
+        outcome=frozen(votes.outcome[order]), weight=frozen(votes.weight[order]),
         offsets=frozen(np.concatenate([[0], np.cumsum(sizes)])),
         workers=frozen(np.arange(len(sizes)).astype(object)),
         features=None if votes.features is None else frozen(votes.features[order]),
         n_gold=int((~voters).sum()),
-    )
+    )  # fmt: skip
     return ContextVotes(apart, worker[voters], context[voters])
 
 
@@ -143,19 +127,11 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
     items, (place,) = merge([factorize(as_column(labels))])
     classes = votes.item_class
     whole = type(votes).from_codes(
-        place[votes.first],
-        place[votes.second],
-        items=items,
-        workers=votes.workers,
-        worker=votes.worker_codes() if votes.has_workers else None,
-        outcome=votes.outcome,
-        weight=votes.weight,
-        sides_known=votes.sides_known,
-        features=votes.features,
-        feature_names=votes.feature_names,
-        source=votes.source,
-        backend=votes.backend,
-    )
+        place[votes.first], place[votes.second], items=items, workers=votes.workers,
+        worker=votes.worker_codes() if votes.has_workers else None, outcome=votes.outcome,
+        weight=votes.weight, sides_known=votes.sides_known, features=votes.features,
+        feature_names=votes.feature_names, source=votes.source, backend=votes.backend,
+    )  # fmt: skip
     if classes is not None:
         of_item = np.zeros(len(items), np.uint32)
         of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ

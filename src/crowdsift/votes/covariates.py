@@ -72,11 +72,9 @@ def design(
 
 
 def _by_items(
-    votes: Comparisons,
-    component: NDArray[np.integer],
-    weight: NDArray[np.float64],
+    votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64],
     x: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
     """Least squares of x on differences of items: the numbers of items, and Σ n·residual²."""
     n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
     L = np.zeros((n, n))

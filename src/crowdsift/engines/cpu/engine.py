@@ -65,13 +65,9 @@ class CpuGrid:
     def sites(self, types: WorkerTypes, variance: float) -> CpuSites:
         """New sites; see the protocol."""
         inner = self._votes.core.sites(
-            types.widths.tolist(),
-            types.side_only.tolist(),
-            types.side_only_widths.tolist(),
-            types.sides,
-            self._votes.facts.n_gold,
-            variance,
-        )
+            types.widths.tolist(), types.side_only.tolist(), types.side_only_widths.tolist(),
+            types.sides, self._votes.facts.n_gold, variance,
+        )  # fmt: skip
         return CpuSites(self._votes, inner)
 
     def correlations(self) -> CpuProducts:
@@ -100,17 +96,9 @@ class CpuSites:
         self.pairs_held: float = inner.pairs_held
 
     def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:  # fmt: skip
         """Messages and sites in one pass; see the protocol."""
         marked = None if workers is None else np.ascontiguousarray(workers, np.uint8)
         found = self._inner.update(
@@ -289,12 +277,9 @@ class CpuVotes(PassCount):
     """The votes in the core, and how many passes went over them."""
 
     def __init__(
-        self,
-        core: _core.Core,
-        facts: Facts,
-        rows: NDArray[np.int64],
+        self, core: _core.Core, facts: Facts, rows: NDArray[np.int64],
         counted_with: CpuVotes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.core, self.facts, self._rows = core, facts, rows
         super().__init__(counted_with)
 
@@ -307,11 +292,8 @@ class CpuProducts:
     """A matrix over items with products, each a pass over all votes, and a diagonal."""
 
     def __init__(
-        self,
-        votes: CpuVotes,
-        product: Callable[[Vector], Vector],
-        diagonal: Callable[[], Vector],
-    ) -> None:
+        self, votes: CpuVotes, product: Callable[[Vector], Vector], diagonal: Callable[[], Vector],
+    ) -> None:  # fmt: skip
         self._votes, self._product, self._diagonal = votes, product, diagonal
 
     def multiply(self, v: Vector) -> Vector:
@@ -434,16 +416,9 @@ class CpuLikelihood:
         return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
 
     def fit_workers(
-        self,
-        likelihood: str,
-        scores: Vector,
-        theta: Vector,
-        *,
-        centre: Vector,
-        penalty: float,
-        bounds: tuple[float, float],
-        tolerance: float = 1e-9,
-    ) -> Vector:
+        self, likelihood: str, scores: Vector, theta: Vector, *, centre: Vector, penalty: float,
+        bounds: tuple[float, float], tolerance: float = 1e-9,
+    ) -> Vector:  # fmt: skip
         """Every worker's parameters at their maximum; see the protocol."""
         self._votes.passes += 1
         return self._votes.core.fit_workers(
@@ -610,13 +585,9 @@ class CpuEStep:
     """n·E[ω] of every vote, kept in the core."""
 
     def __init__(
-        self,
-        votes: CpuVotes,
-        inner: _core.EStep,
-        log_likelihood: float,
-        precision: float,
+        self, votes: CpuVotes, inner: _core.EStep, log_likelihood: float, precision: float,
         system: ItemSystem,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._votes, self._inner = votes, inner
         self.log_likelihood, self.precision, self.system = log_likelihood, precision, system
 
@@ -631,22 +602,13 @@ class CpuEngine:
     """All capabilities on threads of one machine."""
 
     def __init__(
-        self,
-        comparisons: Comparisons,
-        threads: int,
-        shared: SharedPairs | None = None,
+        self, comparisons: Comparisons, threads: int, shared: SharedPairs | None = None,
         counted_with: CpuVotes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         core = _core.Core(
-            comparisons.first,
-            comparisons.second,
-            comparisons.outcome,
-            comparisons.weight,
-            comparisons.offsets,
-            comparisons.features,
-            comparisons.n_items,
-            threads,
-        )
+            comparisons.first, comparisons.second, comparisons.outcome, comparisons.weight,
+            comparisons.offsets, comparisons.features, comparisons.n_items, threads,
+        )  # fmt: skip
         if shared is not None:
             core.set_shared(*shared)
         component = _core.components(comparisons.first, comparisons.second, comparisons.n_items)

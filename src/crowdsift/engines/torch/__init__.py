@@ -40,21 +40,10 @@ _PART = 1 << 26  # votes whose items are joined into components at once
 
 
 def engine(
-    comparisons: Comparisons,
-    threads: int,
-    shared: SharedPairs | None = None,
-    device: str | None = None,
-    needs: str = "slopes",
-) -> TorchEngine:
-    """Copy the votes to a device, by default the first GPU, and return the engine over them.
-
-    Raises
-    ------
-    RequestError
-        If the device does not exist or cannot run Triton's kernels.
-    ResourceError
-        If a fit that uses the capability `needs` does not fit into the device's memory.
-    """
+    comparisons: Comparisons, threads: int, shared: SharedPairs | None = None,
+    device: str | None = None, needs: str = "slopes",
+) -> TorchEngine:  # fmt: skip
+    """Copy the votes to a device, by default the first GPU, and return the engine over them."""
     votes = len(comparisons)
     place = chosen_device(device, threads if votes > _FEW else 1)
     each = bytes_a_vote(needs, comparisons)
@@ -68,12 +57,9 @@ class TorchEngine:
     """All capabilities on tensors of one device."""
 
     def __init__(
-        self,
-        comparisons: Comparisons,
-        device: torch.device,
-        shared: SharedPairs | None = None,
+        self, comparisons: Comparisons, device: torch.device, shared: SharedPairs | None = None,
         counted_with: VoteTensors | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
         self.facts = Facts.of(
@@ -107,11 +93,9 @@ class TorchEngine:
 
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
-    """Return the connected component of every item, computed on the device.
-
-    Both items of a comparison take the lower label of the two, and every label that of its own
-    item, until no label changes.
-    """
+    """Return the connected component of every item, computed on the device."""
+    # Both items of a comparison take the lower label of the two, and every label that of its own
+    # item, until no label changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)
     while True:
         before = label

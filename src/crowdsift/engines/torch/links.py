@@ -116,14 +116,12 @@ def _of_probability(y: Tensor, p: Tensor, q: Tensor, of: Derivatives) -> Derivat
     first = y / p - (1 - y) / q
     second = -y / p**2 - (1 - y) / q**2
     return Derivatives(
-        value=y * torch.log(p) + (1 - y) * torch.log(q),
-        d=first * of.d,
-        dd=first * of.dd + second * of.d**2,
-        t=first[:, None] * of.t,
+        value=y * torch.log(p) + (1 - y) * torch.log(q), d=first * of.d,
+        dd=first * of.dd + second * of.d**2, t=first[:, None] * of.t,
         dt=first[:, None] * of.dt + (second * of.d)[:, None] * of.t,
         tt=first[:, None, None] * of.tt
         + second[:, None, None] * of.t[:, :, None] * of.t[:, None, :],
-    )
+    )  # fmt: skip
 
 
 LIKELIHOODS: dict[str, Likelihood] = {

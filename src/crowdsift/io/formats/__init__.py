@@ -33,10 +33,8 @@ OURS = {
     "verdicts": "crowdsift.io.formats.judges:VERDICTS",
     "comparative-judgement": "crowdsift.io.formats.judges:COMPARATIVE_JUDGEMENT",
     "arena-n": "crowdsift.io.formats.rankings:ARENA_N",
-    "mtbench": "crowdsift.io.formats.arena:MTBENCH",
-    "arena": "crowdsift.io.formats.arena:ARENA",
-    "trl": "crowdsift.io.formats.trl:TRL",
-    "mturk": "crowdsift.io.formats.platforms:MTURK",
+    "mtbench": "crowdsift.io.formats.arena:MTBENCH", "arena": "crowdsift.io.formats.arena:ARENA",
+    "trl": "crowdsift.io.formats.trl:TRL", "mturk": "crowdsift.io.formats.platforms:MTURK",
     "toloka": "crowdsift.io.formats.platforms:TOLOKA",
     "crowd-kit": "crowdsift.io.formats.platforms:CROWD_KIT",
     "label-studio": "crowdsift.io.formats.label_studio:LABEL_STUDIO",
@@ -44,26 +42,19 @@ OURS = {
     "rankings": "crowdsift.io.formats.rankings:RANKINGS",
     "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
-}
+}  # fmt: skip
 # The two sides as people name columns and answers.
 SIDE_WORDS = (
-    ("left", "right"),
-    ("a", "b"),
-    ("1", "2"),
-    ("first", "second"),
-    ("one", "two"),
-    ("0", "1"),
+    ("left", "right"), ("a", "b"), ("1", "2"), ("first", "second"), ("one", "two"), ("0", "1"),
     ("x", "y"),
-)
+)  # fmt: skip
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
 # Graded answers: the side, and by how much it is better (docs/formats.md, "Graded answers").
 GRADED = {
-    **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)),
-    **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
-    **dict.fromkeys(("a=b", "b=a"), ("tie", 0)),
-    **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
+    **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)), **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
+    **dict.fromkeys(("a=b", "b=a"), ("tie", 0)), **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
     **dict.fromkeys(("b>>a", "a<<b"), ("right", 2)),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,9 @@ _BOTH_ORDERS = Format(
 ARENA = (_JUDGED, _WITHOUT_JUDGES)
 MTBENCH = (_SINGLE, _BOTH_ORDERS)
 EVALICA = Format(
-    name="evalica",
-    title="pairs of evalica, without workers",
+    name="evalica", title="pairs of evalica, without workers",
     columns={"left": ("left",), "right": ("right",), "winner": ("winner",)},
-    needs=("left", "right", "winner"),
-    without=("worker",),
+    needs=("left", "right", "winner"), without=("worker",),
     values={"left": "left", "right": "right", "tie": "tie", "draw": "tie", "ignore": ""},
     workers=False,
-)
+)  # fmt: skip

@@ -158,10 +158,8 @@ def _final(results: Any) -> Iterator[tuple[bool, Any]]:
 _VERDICT = {
     "columns": {"worker": _PEOPLE},
     "values": {"1": "left", "2": "right", "0": "tie", "output_1": "left", "output_2": "right"},
-    "pooled": True,
-    "sets_aside": True,
-    "unfold": shown_outputs,
-}
+    "pooled": True, "sets_aside": True, "unfold": shown_outputs,
+}  # fmt: skip
 VERDICTS = tuple(
     Format(name="verdicts", title="verdicts on two outputs", marks=marks, **_VERDICT)  # type: ignore[arg-type]
     for marks in ((*_BOTH, "winner", "swap"), (*_BOTH, "results"))

@@ -99,10 +99,8 @@ class _Pairs:
 
 
 def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows of worker, item, rank and task; those of one worker and task are one ranking.
-
-    A row without a rank has an item that was shown and is below all that were ranked.
-    """
+    """Rows of worker, item, rank and task; those of one worker and task are one ranking."""
+    # A row without a rank has an item that was shown and is below all that were ranked.
     names = [roles[role] for role in ("worker", "task", "item", "rank")]
     table.load(names, condition=condition)
     groups: dict[tuple[Any, Any], dict[Any, tuple[int, float]]] = {}
@@ -140,10 +138,8 @@ def _rank(table: Source, row: int, column: str, entry: Any) -> float:
 
 
 def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows with a whole ranking: "A>B=C>D", or a column for every place.
-
-    With a column of the items shown, those that the ranking does not name are below it.
-    """
+    """Rows with a whole ranking: "A>B=C>D", or a column for every place."""
+    # With a column of the items shown, those that the ranking does not name are below it.
     by_place = _places(table.names) if "ranking" not in roles else []
     names = by_place or [roles["ranking"]]
     more = [roles[role] for role in ("worker", "items") if role in roles]

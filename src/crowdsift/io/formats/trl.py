@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Source
 
 _COLUMNS = {
-    "winner": ("chosen",),
-    "loser": ("rejected",),
-    "context": ("prompt", "question", "instruction"),
+    "winner": ("chosen",), "loser": ("rejected",), "context": ("prompt", "question", "instruction"),
     "worker": ("annotator", "annotator_id", "worker_id", "worker", "labeler", "user_id"),
     "weight": ("weight",),
-}
+}  # fmt: skip
 # The beginning of the assistant's turn where a conversation is one text.
 _TURNS = ("\n\nAssistant:", "<|assistant|>", "<|im_start|>assistant", "[/INST]")
 

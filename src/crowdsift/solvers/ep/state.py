@@ -183,14 +183,9 @@ class Propagation:
 
     @staticmethod
     def begin(
-        name: str,
-        engine: Engine,
-        levels: Vector,
-        settings: Settings,
-        types: WorkerTypes,
-        progress: Progress | None,
-        factorisation: VarianceMethod,
-    ) -> Propagation | None:
+        name: str, engine: Engine, levels: Vector, settings: Settings, types: WorkerTypes,
+        progress: Progress | None, factorisation: VarianceMethod,
+    ) -> Propagation | None:  # fmt: skip
         """Return the run from the start of that name; None if the votes do not allow it."""
         grid, k = required(engine.grid), engine.facts.n_items
         if name == "flat":
@@ -206,20 +201,11 @@ class Propagation:
 
     @staticmethod
     def of(
-        name: str,
-        engine: Engine,
-        sites: RunSites,
-        prior: WorkerPrior,
-        means: Vector,
-        settings: Settings,
-        progress: Progress | None,
-        factorisation: VarianceMethod,
-        *,
-        variances: Vector,
-        sides: PopulationSide | None = None,
-        pair_effect: float = 0.0,
+        name: str, engine: Engine, sites: RunSites, prior: WorkerPrior, means: Vector,
+        settings: Settings, progress: Progress | None, factorisation: VarianceMethod, *,
+        variances: Vector, sides: PopulationSide | None = None, pair_effect: float = 0.0,
         item_prior: ItemPrior | None = None,
-    ) -> Propagation:
+    ) -> Propagation:  # fmt: skip
         """Return a run that starts from these means, variances and types."""
         rule = StoppingRule("change of the standardised scores", settings.tolerance,
                             settings.most_iterations, progress)  # fmt: skip
@@ -258,11 +244,9 @@ class Propagation:
         self.damping, self.last_step, self.swings, self.unclipped = 0.75, None, 0, 0
 
     def flip(self) -> None:
-        """Turn the sign of scores and reliabilities, and go on as a run that has just begun.
-
-        Where the scale drifts, the scale at rest depends on the damping: that of a long run is
-        smaller, and a run that goes on from this one would come to rest elsewhere.
-        """
+        """Turn the sign of scores and reliabilities, and go on as a run that has just begun."""
+        # Where the scale drifts, the scale at rest depends on the damping: that of a long run is
+        # smaller, and a run that goes on from this one would come to rest elsewhere.
         self.flipped_at = self.rule.iterations
         self.means, self.prior = -self.means, self.prior.flipped()
         self.sites.transform(flip=True)
@@ -348,12 +332,10 @@ class Propagation:
         return self._grid_sites
 
     def finish(self) -> None:
-        """Compute messages and evidence of the last state, its sites left as they are.
-
-        For a warm run those of the last pass will do: they are of the scores before its step, which
-        was within the tolerance. Not so if adaptive grids have moved since, or if the pass was made
-        at another scale: the reliabilities would be those of that scale.
-        """
+        """Compute messages and evidence of the last state, its sites left as they are."""
+        # For a warm run those of the last pass will do: they are of the scores before its step,
+        # which was within the tolerance. Not so if adaptive grids have moved since, or if the pass
+        # was made at another scale: the reliabilities would be those of that scale.
         rescaled = abs(self.held_scale - 1.0) > _SAME_SCALE
         if not self.warm or self.moved_grids or rescaled:
             self._pass_over(0.0)
@@ -374,14 +356,13 @@ class Propagation:
         return self.scale() if self.item_prior is None else self.item_prior.drift(self)
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
-        """Move the sites; the evidence is that of the state before.
-
-        With a scale other than 1 what it has drifted is taken back first, on the grid as it
-        stands. Votes depend on β·r only. Where a worker has far more votes than there are items,
-        EP's scale of r creeps to 0 and that of β grows, the same probabilities, too slowly to ever
-        settle. π is not touched: it is learned anew from this pass, at the scale held. (Taken back
-        after the pass, scale and π would each answer the other's last step and swing for long.)
-        """
+        """Move the sites; the evidence is that of the state before."""
+        # With a scale other than 1 what it has drifted is taken back first, on the grid as it
+        # stands. Votes depend on β·r only. Where a worker has far more votes than there are items,
+        # EP's scale of r creeps to 0 and that of β grows, the same probabilities, too slowly to
+        # ever settle. π is not touched: it is learned anew from this pass, at the scale held.
+        # (Taken back after the pass, scale and π would each answer the other's last step and swing
+        # for long.)
         items = self._items_evidence(scale)
         self.held_scale = scale
         if scale != 1.0:
@@ -406,13 +387,11 @@ class Propagation:
         return self.sides.posteriors(nu, tau)
 
     def _items_evidence(self, scale: float) -> float:
-        """Return ½bᵀm - ½log|L + I| of sites for scores divided by f, the scale.
-
-        They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
-        fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is
-        log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1. With the
-        prior covariance C instead of I, |m|² is mᵀC⁻¹m and the trace that of C⁻¹(L + C⁻¹)⁻¹.
-        """
+        """Return ½bᵀm - ½log|L + I| of sites for scores divided by f, the scale."""
+        # They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
+        # fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is log|L + I| + K log f²
+        # + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1. With the prior covariance C
+        # instead of I, |m|² is mᵀC⁻¹m and the trace that of C⁻¹(L + C⁻¹)⁻¹.
         m, excess = self.means, 1.0 / scale**2 - 1.0
         inner, trace = float(m @ m), float(self.variances.sum())
         if self.item_prior is not None:
@@ -437,11 +416,9 @@ class Propagation:
         self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
-        """Find means and variances; should there be none, without negative precisions of sites.
-
-        Where even these have none, as where sums of votes exceed the precision of numbers, the run
-        is broken: it keeps its means, and the variances of the prior for all pairs.
-        """
+        """Find means and variances; should there be none, without negative precisions of sites."""
+        # Where even these have none, as where sums of votes exceed the precision of numbers, the
+        # run is broken: it keeps its means, and the variances of the prior for all pairs.
         before = self.means
         self._solve()
         if not self._variances():

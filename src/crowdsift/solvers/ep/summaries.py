@@ -69,11 +69,9 @@ class TypeSummary(NamedTuple):
 
 
 def summarise(
-    sites: TypeSites,
-    prior: WorkerPrior,
-    sides: tuple[Vector, Vector],
+    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector],
     own: WorkerPriors | None = None,
-) -> TypeSummary:
+) -> TypeSummary:  # fmt: skip
     """Summarise all workers after the last pass; `sides` are means and variances of γ."""
     n_workers = len(sides[0])
     if isinstance(sites, FusedSites) and own is None and n_workers >= _MANY:

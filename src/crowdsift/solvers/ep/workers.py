@@ -38,23 +38,8 @@ class Anderson:
     where the residual is 0. Where the residual did not fall, the history is forgotten and the
     plain step G(x) is taken: near a saddle, or far from the end, G is not linear.
 
-    Parameters
-    ----------
-    depth
-        How many differences are remembered; 0 takes plain steps only.
-    wait
-        How many plain steps come first.
-    most
-        How far it may go beyond the plain step, in lengths of that step.
-
-    Examples
-    --------
-    >>> slow = lambda x: np.array([0.99, 0.9]) * x + np.array([0.01, 0.2])
-    >>> x, method = np.zeros(2), Anderson(depth=3, wait=1)
-    >>> for _ in range(6):
-    ...     x = method.propose(x, slow(x))
-    >>> x.round(6)
-    array([1., 2.])
+    `depth`: how many differences are remembered; 0 takes plain steps only; `most`: how far it may
+    go beyond the plain step, in lengths of that step.
     """
 
     def __init__(self, depth: int = 5, wait: int = 3, most: float = np.inf) -> None:
@@ -108,13 +93,8 @@ _CROWD, _DISPERSION = 2.0, 1.5
 class TypeMixture:
     """Updates of (μ, log ζ, ρ₊, ρ₋, ρ₀, π), held as one vector, from counts of types.
 
-    Parameters
-    ----------
-    points
-        The signed grid of reliabilities.
-    n_widths
-        How many tie widths there are; counts and π have as many rows of the grid, then one entry
-        for every side-only type.
+    `n_widths`: how many tie widths there are; counts and π have as many rows of the grid, then one
+    entry for every side-only type.
     """
 
     def __init__(self, points: Vector, n_widths: int) -> None:
@@ -133,20 +113,9 @@ class TypeMixture:
         return mean, max((float((self._points - mean) ** 2 @ by_level) / total) ** 0.5, MIN_SPREAD)
 
     def update(self, state: Vector, counts: Vector) -> Vector:
-        """Take a step of EM for p0, then for π.
-
-        With a the Gaussian of the majority, adversaries with their sign turned are counted with
-        it: n'(β) = a(β)[ρ₊ n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
-
-        Examples
-        --------
-        >>> mixture = TypeMixture(np.array([-1.0, 0.0, 1.0]), 1)
-        >>> counts = np.array([0.0, 10.0, 40.0])
-        >>> mean, spread = mixture.start(counts)
-        >>> state = np.array([mean, np.log(spread), *SHARES, 1 / 3, 1 / 3, 1 / 3])
-        >>> mixture.update(state, counts)[5:].round(2)
-        array([0.01, 0.18, 0.81])
-        """
+        """Take a step of EM for p0, then for π."""
+        # With a the Gaussian of the majority, adversaries with their sign turned are counted with
+        # it: n'(β) = a(β)[ρ₊ n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
         counts = _without_negligible(counts)
         by_level = self._by_level(counts)
         centre, log_spread, plus, minus, none = state[:5].tolist()
@@ -224,25 +193,13 @@ def _without_negligible(counts: Vector) -> Vector:
 
 
 def power_grid(points: int) -> Vector:
-    """Return the positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points.
-
-    Examples
-    --------
-    >>> power_grid(5).round(3).tolist()
-    [2.121, 6.0]
-    """
+    """Return the positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points."""
     half = (points - 1) // 2
     return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
 
 
 def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
-    """Return the types beside reliabilities: tie widths, and side-only types at every second width.
-
-    Examples
-    --------
-    >>> worker_types(ties=False, sides=True).side_only.tolist()
-    [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
-    """
+    """Return the types beside reliabilities: tie widths, side-only types at every second width."""
     if not ties and not sides:
         return RELIABILITY_ONLY
     widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
@@ -287,13 +244,10 @@ class WorkerPrior:
     def learned(
         self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, extrapolate: bool
     ) -> WorkerPrior:
-        """π at rest under counting types and learning from the counts, as near as `steps` bring.
-
-        It is at rest where a step moves no more than `tolerance` of its mass and of p0.
-
-        Plain steps creep along directions of which the votes imply little, and EP would creep with
-        them: with `extrapolate` they are extrapolated, in the square roots of all masses.
-        """
+        """π at rest under counting types and learning from the counts, as near as `steps` bring."""
+        # It is at rest where a step moves no more than `tolerance` of its mass and of p0. Plain
+        # steps creep along directions of which the votes imply little, and EP would creep with
+        # them: with `extrapolate` they are extrapolated, in the square roots of all masses.
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         found = counts(self.masses)
         depth = _DEPTH if extrapolate and found.sum() >= _FEW else 0
@@ -365,25 +319,10 @@ def _proper(roots: Vector, near: Vector) -> Vector:
 
 
 def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
-    """Return mean and variance of the side bias of regular workers, by maximum evidence.
-
-    The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
-    one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
-    before the scores could show that it is good.
-
-    Parameters
-    ----------
-    nu, tau, regular
-        Of every worker: Σ n·ν and Σ n·τ of its sites of γ, and ω.
-    prior
-        What the sites were made with.
-
-    Examples
-    --------
-    >>> tau = np.full(100, 9.0)
-    >>> learn_sides(0.2 * tau, tau, np.ones(100), SidePrior(0.0, 0.25)).prior
-    SidePrior(mean=0.19..., variance=0.0625)
-    """
+    """Return mean and variance of the side bias of regular workers, by maximum evidence."""
+    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
+    # one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
+    # before the scores could show that it is good.
     if not (regular @ tau) > 0.0:  # nothing known yet
         return PopulationSide(prior)
     found = RandomEffects.of_messages(nu, tau, regular, prior.variance)
@@ -404,23 +343,17 @@ class PopulationSide:
         return learn_sides(update.side_nu, update.side_tau, update.regular, self.prior)
 
     def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
-        """Return mean and variance of γ of every worker.
-
-        With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
-        itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
-        """
+        """Return mean and variance of γ of every worker."""
+        # With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
+        # itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
         mean, variance = self.prior
         D = 1.0 + variance * tau
         return (mean + variance * nu) / D, variance / D + self.mean_variance / D**2
 
 
 def population_to(
-    prior: WorkerPrior,
-    side: SidePrior,
-    pair_effect: float,
-    scale: float,
-    by_context: bool = False,
-) -> dict[str, Any]:
+    prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float, by_context: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Return types, side biases and the variance of a pair effect as JSON can hold them.
 
     All as the run had them, in units in which the scores are `scale` times those of the fit: a
@@ -434,19 +367,11 @@ def population_to(
     SidePrior(mean=0.1, variance=0.2)
     """
     return {
-        "levels": prior.levels.tolist(),
-        "masses": prior.masses.tolist(),
-        "centre": prior.centre,
-        "spread": prior.spread,
-        "shares": prior.shares.tolist(),
-        "ties": prior.types.ties,
-        "sides": prior.types.sides,
-        "side_mean": side.mean,
-        "side_variance": side.variance,
-        "pair_effect": pair_effect,
-        "scale": scale,
-        "by_context": by_context,
-    }
+        "levels": prior.levels.tolist(), "masses": prior.masses.tolist(), "centre": prior.centre,
+        "spread": prior.spread, "shares": prior.shares.tolist(), "ties": prior.types.ties,
+        "sides": prior.types.sides, "side_mean": side.mean, "side_variance": side.variance,
+        "pair_effect": pair_effect, "scale": scale, "by_context": by_context,
+    }  # fmt: skip
 
 
 def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
@@ -473,12 +398,10 @@ def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
 
 
 def hints_at_sides(engine: Engine) -> bool:
-    """Return whether to fit side biases: workers lean to one side together, or some to either.
-
-    Without biases and with sides drawn at random, the answers for the first item less those for
-    the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
-    drawn at random, S spreads more, and the fit decides.
-    """
+    """Return whether to fit side biases: workers lean to one side together, or some to either."""
+    # Without biases and with sides drawn at random, the answers for the first item less those for
+    # the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
+    # drawn at random, S spreads more, and the fit decides.
     counted = engine.counts.tally(np.zeros(engine.facts.n_items))
     workers = slice(engine.facts.n_workers - engine.facts.n_gold)
     crowd, dispersion = side_scores(counted.decided[workers], counted.leaning[workers])
@@ -486,14 +409,7 @@ def hints_at_sides(engine: Engine) -> bool:
 
 
 def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
-    """ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n).
-
-    Examples
-    --------
-    >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
-    >>> crowd, round(dispersion, 1)
-    (0.0, 35.2)
-    """
+    """ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n)."""
     n, s = decided[decided > 0], leaning[decided > 0]
     if not len(n):
         return 0.0, 0.0

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["TERMS", "compatible", "exclusion", "refuse_combinations"]
 
 TERMS: tuple[Term, ...] = (
-    Features(),
-    Covariates(),
-    PartialPooling(),
-    Contexts(),
-    PairEffect(),
-    DependentVotes(),
+    Features(), Covariates(), PartialPooling(), Contexts(), PairEffect(), DependentVotes(),
     Dimensions(),
-)
+)  # fmt: skip
 _BY_NAME = {term.name: term for term in TERMS}
 
 
@@ -55,15 +50,7 @@ def compatible(settings: Settings) -> Settings:
 
 
 def refuse_combinations(requested: Iterable[str]) -> None:
-    """Refuse terms that were asked for together and cannot be combined.
-
-    Examples
-    --------
-    >>> refuse_combinations(["covariates", "features"])
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: sift takes features of items (--item-features, --item-text) ...
-    """
+    """Refuse terms that were asked for together and cannot be combined."""
     names = set(requested)
     terms = [term for term in TERMS if term.name in names]
     for place, other in enumerate(terms):

@@ -117,11 +117,9 @@ def far_behind(run: Propagation, other: Propagation) -> bool:
 
 
 def _advance(
-    trial: Propagation,
-    wanted: float,
-    patience: int,
+    trial: Propagation, wanted: float, patience: int,
     hopeless: Callable[[Propagation], bool] = lambda _: False,
-) -> bool:
+) -> bool:  # fmt: skip
     """Iterate until the trial is done; return False as soon as it will not reach the evidence."""
     begun = len(trial.evidence)
     while not trial.done:

@@ -109,14 +109,10 @@ class ContextSites:
 
     The passes between votes and items are those of the sites below.
 
-    Parameters
-    ----------
-    by_context
-        The sites of an engine in which every worker in a context is a worker.
-    worker, context
-        Which worker each of those is, and where; gold, which follows, is not among them.
-    n_workers, n_gold
-        How many workers there are, gold included, and how many of the last are gold.
+    `by_context`: the sites of an engine in which every worker in a context is a worker; `worker`,
+    `context`: which worker each of those is, and where; gold, which follows, is not among them;
+    `n_workers`, `n_gold`: how many workers there are, gold included, and how many of the last are
+    gold.
     """
 
     def __init__(
@@ -394,13 +390,7 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
-    """Masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0.
-
-    Examples
-    --------
-    >>> spread_kernel(np.array([-1.0, 0.0, 1.0]), 0.1).round(6).tolist()
-    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    """
+    """Masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0."""
     sd = np.maximum(spread * np.abs(points), 1e-9)[:, None]
     z = (points[None, :] - points[:, None]) / sd
     masses = np.exp(-0.5 * np.minimum(z**2, 1400.0)) * np.gradient(points)

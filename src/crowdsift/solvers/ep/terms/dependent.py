@@ -75,16 +75,9 @@ class DependentVotes(Term):
         self, engine: Engine, prior: GroupPrior, start: WarmStart, evidence: float,
         settings: Settings, progress: Progress | None = None,
     ) -> Propagation | None:  # fmt: skip
-        """Return the run over items in groups if it has clearly more evidence, otherwise None.
-
-        Parameters
-        ----------
-        engine
-            Over votes in which an item in a group is an item.
-        start, evidence
-            Where the run without groups ended: scores and variances of items, what was learned of
-            workers, and its evidence.
-        """
+        """Return the run over items in groups if it has clearly more evidence, otherwise None."""
+        # `start`, `evidence`: where the run without groups ended: scores and variances of items,
+        # what was learned of workers, and its evidence.
         sites = required(engine.grid).sites(start.prior.types, 2.0)
         means, variances = start.means[prior.item], start.variances[prior.item]
         trial = Propagation.of("groups", engine, sites, start.prior, means, settings, progress,
@@ -116,23 +109,9 @@ class _Blocks(NamedTuple):
 class GroupPrior(ItemPrior):
     """The prior of items in groups; s is learned as the run goes.
 
-    Parameters
-    ----------
-    item, group
-        The item and the group of every node.
-    count
-        The number of items.
-
-    Attributes
-    ----------
-    common
-        The variance of r.
-    deviations
-        s of every group.
-    item_means, precision, covariance
-        Of r, after a solve: its posterior mean, P and P⁻¹.
-    slopes
-        The derivatives of the evidence in s of every group, sites held fixed.
+    `common`: the variance of r; `deviations`: s of every group; `item_means`, `precision`,
+    `covariance`: of r, after a solve: its posterior mean, P and P⁻¹; `slopes`: the derivatives of
+    the evidence in s of every group, sites held fixed.
     """
 
     def __init__(

@@ -176,10 +176,8 @@ def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> Stat
 
 
 def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
-    """Iterate until the bound settles; the crowd is held for the first iterations.
-
-    The positions of few items get one covariance matrix once the bound has nearly settled.
-    """
+    """Iterate until the bound settles; the crowd is held for the first iterations."""
+    # The positions of few items get one covariance matrix once the bound has nearly settled.
     last, at_last, exact = -np.inf, _exact(setting, state), False
     for iteration in range(most):
         found = setting.passes.update(
@@ -311,12 +309,10 @@ class Tried(NamedTuple):
 
 
 def search(setting: Setting, one: State, most: int) -> tuple[State | None, tuple[Tried, ...]]:
-    """Return the state of the number of dimensions that evidence and left-out votes choose.
-
-    Another dimension is tried while a test of the residuals passes, on six votes of seven. It is
-    kept if the bound of the evidence rises by more than 3 nats and the loss of the other votes
-    falls. None stands for one dimension; `one` is where the run of one dimension ended.
-    """
+    """Return the state of the number of dimensions that evidence and left-out votes choose."""
+    # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is
+    # kept if the bound of the evidence rises by more than 3 nats and the loss of the other votes
+    # falls. None stands for one dimension; `one` is where the run of one dimension ended.
     kept, out = setting._replace(part=Part.KEPT), setting._replace(part=Part.LEFT_OUT)
     direction, values = leading_residual(setting, one.positions, one.weights)
     if most < 2 or not beyond_chance(values):
@@ -353,11 +349,9 @@ def beyond_chance(values: Vector) -> bool:
 
 
 def leading_residual(setting: Setting, positions: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """The direction that residuals of the same worker share, and its eigenvalue beside chance.
-
-    Return a vector over items of root mean square 1, and the largest eigenvalues: of the residuals,
-    then of residuals with random signs.
-    """
+    """The direction that residuals of the same worker share, and its eigenvalue beside chance."""
+    # Return a vector over items of root mean square 1, and the largest eigenvalues: of the
+    # residuals, then of residuals with random signs.
     K, count = len(positions), _COLUMNS
     operator = setting.passes.residuals(
         positions, weights, setting.width, setting.ties, int(setting.part)
