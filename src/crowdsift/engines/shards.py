@@ -28,15 +28,7 @@ class SharedPairs(NamedTuple):
 
 
 def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
-    """Bounds of ranges of workers with about equal numbers of votes, none of them without any.
-
-    Examples
-    --------
-    >>> worker_ranges(np.array([0, 5, 6, 9, 10]), 2)
-    (0, 1, 4)
-    >>> worker_ranges(np.array([0, 5, 6, 6]), 3)
-    (0, 1, 3)
-    """
+    """Bounds of ranges of workers with about equal numbers of votes, none of them without any."""
     m = len(offsets) - 1
     shards = max(min(shards, m), 1)
     goals = offsets[-1] * np.arange(1, shards) / shards
@@ -108,13 +100,7 @@ def shared_keys(
 
 
 def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """Connected components of the votes of all shards, from those of each.
-
-    Examples
-    --------
-    >>> merged_components([np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]).tolist()
-    [0, 0, 0, 1]
-    """
+    """Connected components of the votes of all shards, from those of each."""
     label = np.arange(len(components[0]))
     before = np.full(len(label), -1)
     while (label != before).any():

@@ -236,16 +236,7 @@ class Nearby:
 
 
 def with_history(earlier: Fit, later: Fit) -> dict[str, Any]:
-    """The summary of a later fit with the history of the earlier one and both as they are.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
-    >>> new = {"left": ["i1"], "right": ["i2"], "winner": ["left"], "worker": ["w1"]}
-    >>> [entry["votes"] for entry in crowdsift.fit(votes).update(new).summary["history"]]
-    [300.0, 301.0]
-    """
+    """The summary of a later fit with the history of the earlier one and both as they are."""
     before = list(earlier.summary.get("history") or [_entry(earlier)])
     entries = [*before, _entry(later)]
     if len(entries) > MAX_HISTORY:
@@ -268,17 +259,8 @@ def _entry(fit: Fit) -> dict[str, Any]:
 def ranks_over_updates(
     history: list[dict[str, Any]], most: int = 12
 ) -> tuple[list[float], dict[str, list[int | None]]]:
-    """The votes of every entry, and the ranks of the items that are the best now.
-
-    None where an item was not among the best, or not there, at the time.
-
-    Examples
-    --------
-    >>> one = {"votes": 10.0, "items": ["a", "b"], "ranks": [1, 2]}
-    >>> two = {"votes": 12.0, "items": ["c", "a"], "ranks": [1, 2]}
-    >>> ranks_over_updates([one, two])
-    ([10.0, 12.0], {'c': [None, 1], 'a': [1, 2]})
-    """
+    """The votes of every entry, and the ranks of the items that are the best now."""
+    # None where an item was not among the best, or not there, at the time.
     places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
     best = history[-1]["items"][:most] if history else []
     return [entry["votes"] for entry in history], {

@@ -63,15 +63,7 @@ def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
 
 
 def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | None = None) -> Start:
-    """Return where a fit of these votes begins: at a fit, a checkpoint or a `Start` as it is.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
-    >>> starting_point(crowdsift.fit(votes), votes, crowdsift.Sift()).scores.shape
-    (9,)
-    """
+    """Return where a fit of these votes begins: at a fit, a checkpoint or a `Start` as it is."""
     if isinstance(start, Start):
         return start
     at_checkpoint = is_checkpoint(start)

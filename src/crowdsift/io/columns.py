@@ -526,24 +526,10 @@ def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Ite
 
 
 def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
-    """Return the covariate of every vote, in favour of the first item.
-
-    Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
-    the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
-    they are compared with a value or another column.
-
-    Examples
-    --------
-    >>> from crowdsift.votes.source import ArraySource
-    >>> table = ArraySource({"a": [4.0, 1.0], "b": [1.0, 1.0], "own": ["yes", "no"]})
-    >>> covariate_values(table, CovariateColumns("a", "b")).round(3).tolist()
-    [1.386, 0.0]
-    >>> covariate_values(table, CovariateColumns("own", None)).tolist()
-    [1.0, 0.0]
-    >>> table = ArraySource({"one": ["X", "Y"], "two": ["Y", "X"], "judge": ["X", "Z"]})
-    >>> covariate_values(table, CovariateColumns("one", "two", other="judge")).tolist()
-    [1.0, 0.0]
-    """
+    """Return the covariate of every vote, in favour of the first item."""
+    # Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
+    # the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
+    # they are compared with a value or another column.
     if covariate.compares:
         equal = _equal(table, covariate)
         return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])

@@ -92,13 +92,7 @@ class DatabaseSource(FileSource):
 
 
 def plain_query(query: str) -> str:
-    """Return a query without the semicolons, comments and blanks at its end.
-
-    Examples
-    --------
-    >>> plain_query("SELECT '-- no comment' AS winner FROM votes; -- all of them")
-    "SELECT '-- no comment' AS winner FROM votes"
-    """
+    """Return a query without the semicolons, comments and blanks at its end."""
     end = 0
     for token in _TOKENS.finditer(query):
         if token.lastgroup != "ending":

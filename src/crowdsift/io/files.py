@@ -150,7 +150,7 @@ def forget_written() -> None:
 def write_folder(
     directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]
 ) -> None:
-    """Write files of these names and contents: all are complete before first takes its place."""
+    """Write files of these names and contents, all of them complete before one takes its place."""
     folder = Path(directory)
     with new_folder(folder), ExitStack() as together:
         for name, content in reversed(list(files.items())):  # the first takes its place first
@@ -274,20 +274,9 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
 
 
 def read_files(source: Any) -> list[str]:
-    """Return the existing files that a source of rows is read from.
-
-    A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or
-    the address of an SQLite or DuckDB database. Anything else gives an empty list.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pathlib.Path(folder, "a.csv").touch()
-    ...     names = [f"{folder}/*.csv", f"{folder}/a.csv:text", f"sqlite:///{folder}/a.csv"]
-    ...     [[path.removeprefix(folder) for path in read_files(name)] for name in names]
-    [['/a.csv'], ['/a.csv'], ['/a.csv']]
-    """
+    """Return the existing files that a source of rows is read from."""
+    # A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or
+    # the address of an SQLite or DuckDB database. Anything else gives an empty list.
     if not isinstance(source, str | os.PathLike):
         return []
     text = os.fsdecode(source)
@@ -307,21 +296,10 @@ def read_files(source: Any) -> list[str]:
 
 
 def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
-    """Refuse an output that is a file which is read, or that another output writes as well.
-
-    Each path has the name of its option for the message. Files are compared by resolved path and by
-    inode, so that links of both kinds count. Devices and pipes hold nothing that could be lost.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as votes:
-    ...     require_separate([("VOTES", votes.name)], [("--out", "other.csv")])
-    ...     require_separate([("VOTES", votes.name)], [("--table", votes.name)])
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: --table ...csv: this file is read (VOTES); write somewhere else
-    """
+    """Refuse an output that is a file which is read, or that another output writes as well."""
+    # Each path has the name of its option for the message. Files are compared by resolved path and
+    # by inode, so that links of both kinds count. Devices and pipes hold nothing that could be
+    # lost.
     taken: dict[object, str] = {}
     for option, path in inputs:
         reason = f"this file is read ({option}); write somewhere else"

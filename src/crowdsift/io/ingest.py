@@ -187,16 +187,8 @@ def read(
 def read_votes(
     votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None
 ) -> Comparisons:
-    """Read votes as the options say; votes that are read already are returned as they are.
-
-    Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
-
-    Examples
-    --------
-    >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"]}
-    >>> read_votes(rows, ReadOptions(workers=False))
-    Comparisons(2 votes in 2 distinct rows, 3 items, 1 workers, sides unknown)
-    """
+    """Read votes as the options say; votes that are read already are returned as they are."""
+    # Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
     options = options or ReadOptions()
     if isinstance(votes, Comparisons):
         if changed := options.changed():

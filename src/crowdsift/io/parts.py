@@ -76,13 +76,7 @@ class Part:
 
 
 def partitions_of(path: str) -> dict[str, str]:
-    """Return the columns that folders named NAME=VALUE give.
-
-    Examples
-    --------
-    >>> partitions_of("votes/worker=bob/day=2/part.csv")
-    {'worker': 'bob', 'day': '2'}
-    """
+    """Return the columns that folders named NAME=VALUE give."""
     folders = os.path.dirname(path).split(os.sep)
     pairs = (folder.partition("=") for folder in folders)
     return {name: value for name, equals, value in pairs if equals and name and value}
@@ -96,18 +90,9 @@ _NO_NAMES = (
 
 
 def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, str] | None]:
-    """Return the columns that a pattern finds in paths, None for a path that it does not match.
-
-    A pattern is matched at the end of a path; {worker} and other names in braces are columns, *
-    stands for anything within a name. True takes what tells the paths apart: folders or names.
-
-    Examples
-    --------
-    >>> path_workers(["v/ann/result.json", "v/bob/result.json"], True)
-    [{'worker': 'ann'}, {'worker': 'bob'}]
-    >>> path_workers(["v/ann/1.json", "w/x.json"], "v/{worker}/{part}.json")
-    [{'worker': 'ann', 'part': '1'}, None]
-    """
+    """Return the columns that a pattern finds in paths, None for a path that it does not match."""
+    # A pattern is matched at the end of a path; {worker} and other names in braces are columns, *
+    # stands for anything within a name. True takes what tells the paths apart: folders or names.
     paths = [os.path.abspath(path).replace(os.sep, "/") for path in paths]
     if isinstance(pattern, str):
         parts = re.split(r"(\{\w+\}|\*)", pattern.replace(os.sep, "/").removeprefix("./"))

@@ -62,13 +62,7 @@ def memory_is_limited() -> bool:
 
 
 def size_of(text: str, what: str = "--memory") -> int:
-    """The bytes of an amount such as 8GB.
-
-    Examples
-    --------
-    >>> size_of("1.5GB"), size_of("200 mb")
-    (1500000000, 200000000)
-    """
+    """The bytes of an amount such as 8GB."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
     amount = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
     if not 1 <= amount < 2**63:
@@ -82,17 +76,8 @@ def readable(size: float) -> str:
 
 
 def require_memory(size: float, what: str) -> None:
-    """Refuse work that needs more memory than there is.
-
-    `size`: the bytes that the work takes at its peak, beyond what is held already.
-
-    Examples
-    --------
-    >>> require_memory(1e15, "reading 10,000,000,000 votes")
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.ResourceError: reading 10,000,000,000 votes takes about 1000000.0 GB of ...
-    """
+    """Refuse work that needs more memory than there is."""
+    # `size`: the bytes that the work takes at its peak, beyond what is held already.
     if size < SMALL and not memory_is_limited():
         return  # to ask the system would take longer than some small fits
     there = available_memory()

@@ -168,21 +168,8 @@ def write_recorded(
 
 
 def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[str]) -> None:
-    """Refuse a folder in which files would be lost that are not ours.
-
-    Without a record nothing in the folder was written by `write_recorded`.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     require_own(folder, "all.json", ["a.txt"])
-    ...     pathlib.Path(folder, "a.txt").touch()
-    ...     require_own(folder, "all.json", ["a.txt"])
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: .../a.txt is there and would be overwritten; ...
-    """
+    """Refuse a folder in which files would be lost that are not ours."""
+    # Without a record nothing in the folder was written by `write_recorded`.
     folder = Path(directory)
     if os.path.lexists(folder / name):
         return

@@ -178,28 +178,13 @@ def quoted(name: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    r"""What DuckDB said, in one line, without its advice.
-
-    Examples
-    --------
-    >>> reason_of(Exception("Binder Error: no such column\nLINE 1: ..."))
-    'no such column'
-    """
+    r"""What DuckDB said, in one line, without its advice."""
     first = str(error).split("\n", 1)[0]
     return first.split("Error: ", 1)[-1].rstrip(" .")
 
 
 def require_condition(condition: str) -> None:
-    """Refuse what is not one condition.
-
-    Examples
-    --------
-    >>> require_condition("turn = 1 AND language <> 'unknown'")
-    >>> require_condition("1) FROM x; DROP TABLE votes; --")
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: --where (where=): "1) FROM x; DROP TABLE votes; --" is not ...
-    """
+    """Refuse what is not one condition."""
     import duckdb
 
     try:
@@ -212,13 +197,7 @@ def require_condition(condition: str) -> None:
 
 
 def identifiers(condition: str) -> set[str]:
-    r"""Return the names in a condition, in lower case, without the texts in quotes.
-
-    Examples
-    --------
-    >>> sorted(identifiers("\"Worker Id\" <> 'ann' AND turn = 1"))
-    ['1', 'and', 'turn', 'worker id']
-    """
+    r"""Return the names in a condition, in lower case, without the texts in quotes."""
     names = re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)"|(\w+)""", condition)
     return {(long or short).casefold() for long, short in names if long or short}
 

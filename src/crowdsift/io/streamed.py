@@ -73,16 +73,7 @@ class Labels(NamedTuple):
 
 
 def merged_labels(parts: Sequence[Labels]) -> Labels:
-    """Merge the labels of all parts.
-
-    Examples
-    --------
-    >>> one = Labels(np.array(["a", "b"], object), np.array(["x"], object), np.array([3]))
-    >>> two = Labels(np.array(["b", "c"], object), np.array(["w", "x"], object), np.array([1, 2]))
-    >>> merged = merged_labels([one, two])
-    >>> merged.items.tolist(), merged.workers.tolist(), merged.loads.tolist()
-    (['a', 'b', 'c'], ['w', 'x'], [1, 5])
-    """
+    """Merge the labels of all parts."""
     items: set[Any] = set()
     votes: dict[Any, int] = {}
     for part in parts:
@@ -97,14 +88,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
 def by_range(
     rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]
 ) -> list[NDArray[np.uint32]]:
-    """Split rows by the range of their worker, the last column.
-
-    Examples
-    --------
-    >>> rows = np.array([[0, 1, 5], [2, 1, 0]], np.uint32)
-    >>> [each.tolist() for each in by_range(rows, (0, 3, 6))]
-    [[[2, 1, 0]], [[0, 1, 5]]]
-    """
+    """Split rows by the range of their worker, the last column."""
     place = np.searchsorted(bounds, rows[:, 2], side="right") - 1
     ends = np.cumsum(np.bincount(place, minlength=len(bounds) - 1))
     return np.split(rows[np.argsort(place, kind="stable")], ends[:-1])

@@ -45,14 +45,6 @@ class Simulation:
     where all workers are alike; `item_parameters`: what else is known of every item, by name:
     ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of type uint32;
     `outcome`: 0 or 1, of type float32.
-
-    Examples
-    --------
-    >>> drawn = simulate(items=5, workers=12, comparisons=100, seed=1)
-    >>> drawn.items[:2], drawn.workers[:2]
-    (array(['i0', 'i1'], dtype=object), array(['w00', 'w01'], dtype=object))
-    >>> len(drawn.scores), len(drawn.reliability), len(drawn.outcome)
-    (5, 12, 100)
     """
 
     model: str

@@ -78,15 +78,7 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
 
 
 def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
-    """The votes with sides: where they are unknown, one fixed random side for every pair.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "a"], worker=["x", "y"])
-    >>> with_sides(votes, np.random.default_rng(0)).sides_known
-    True
-    """
+    """The votes with sides: where they are unknown, one fixed random side for every pair."""
     if votes.sides_known:
         return votes
     _, pair = pair_codes(votes.first, votes.second, votes.n_items)

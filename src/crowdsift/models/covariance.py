@@ -202,15 +202,8 @@ def difference_variance(
     covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer],
     second: NDArray[np.integer],
 ) -> Vector | None:  # fmt: skip
-    """Variances of differences of scores; None where nothing is known of any.
-
-    Where there is no exact covariance errors count as independent.
-
-    Examples
-    --------
-    >>> difference_variance(None, np.ones(2), np.array([0]), np.array([1]))
-    array([2.])
-    """
+    """Variances of differences of scores; None where nothing is known of any."""
+    # Where there is no exact covariance errors count as independent.
     if covariance is not None:
         sd = covariance.deviations(sd)
     if sd is None:
@@ -222,13 +215,7 @@ def difference_variance(
 
 
 def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """The items of components that are small enough for an exact covariance.
-
-    Examples
-    --------
-    >>> exact_items(np.repeat([0, 1], [2, 1001])).sum()
-    np.int64(2)
-    """
+    """The items of components that are small enough for an exact covariance."""
     sizes = np.bincount(component).astype(np.int64)
     order = np.argsort(sizes, kind="stable")
     small = np.zeros(len(sizes), bool)
@@ -237,13 +224,7 @@ def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 def level_variance(component: NDArray[np.integer]) -> Vector | float:
-    """The variance of the mean of every item's component where that is known from N(0, 1) alone.
-
-    Examples
-    --------
-    >>> level_variance(np.array([0, 0, 1])), level_variance(np.array([0, 0]))
-    (array([0.5, 0.5, 1. ]), 0.5)
-    """
+    """The variance of the mean of every item's component where that is known from N(0, 1) alone."""
     sizes = np.bincount(component)
     return 1.0 / len(component) if len(sizes) == 1 else np.asarray(1.0 / sizes[component])
 

@@ -28,13 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that deserves a look.
-
-    Examples
-    --------
-    >>> str(Diagnostic(Kind.ISLANDS, "the items fall into 2 groups"))
-    'the items fall into 2 groups'
-    """
+    """One thing that deserves a look."""
 
     kind: Kind
     message: str

@@ -39,14 +39,7 @@ def requested(
     *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None,
     fetch: bool = False,
 ) -> Options:  # fmt: skip
-    """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given.
-
-    Examples
-    --------
-    >>> from crowdsift.paper import requested
-    >>> requested(quick=True).seeds
-    2
-    """
+    """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given."""
     if seeds is None:
         seeds = 2 if quick else 10
     return Options(quick, seeds, tune, data, fetch)

@@ -65,16 +65,7 @@ def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
 
 
 def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
-    """How many seeds stand behind the means of each method, and how far chance moves these.
-
-    Examples
-    --------
-    >>> from crowdsift.paper.summary import Cell, seeds_text
-    >>> found = {(1,): {"bt": Cell({"accuracy": [0.5, 0.7]}), "sift": Cell({"accuracy": [0.9]})}}
-    >>> print(seeds_text(found))
-    Seeds, and the standard error of a mean (median over settings): bt 2 seeds, .1000; sift 1 seed.
-    <BLANKLINE>
-    """
+    """How many seeds stand behind the means of each method, and how far chance moves these."""
     by_text: dict[str, list[str]] = {}
     for method in dict.fromkeys(name for methods in found.values() for name in methods):
         mine = [methods[method] for methods in found.values() if method in methods]

@@ -294,18 +294,8 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
 def reliability_density(
     fit: Fit, points: int = 121
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the distribution of reliabilities: the mean of all workers' posteriors.
-
-    In `sift` this is, but for its small prior part, the distribution that was learned.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
-    >>> at, height = reliability_density(crowdsift.fit(votes))
-    >>> bool(abs((height[1:] * (at[1:] - at[:-1])).sum() - 1) < 0.02)
-    True
-    """
+    """Return the distribution of reliabilities: the mean of all workers' posteriors."""
+    # In `sift` this is, but for its small prior part, the distribution that was learned.
     table = fit.worker_table
     mean = table["reliability"].astype(np.float64)
     spread = None if fit.posterior is None else fit.posterior.quantiles

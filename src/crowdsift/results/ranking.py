@@ -24,13 +24,7 @@ _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
 def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Items by component, then from the best to the worst; equal scores as they come.
-
-    Examples
-    --------
-    >>> table_order(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
-    array([1, 0, 2])
-    """
+    """Items by component, then from the best to the worst; equal scores as they come."""
     if component.any():
         return np.lexsort((-scores, component))
     return np.argsort(-scores, kind="stable")

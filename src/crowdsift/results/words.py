@@ -55,19 +55,10 @@ def decimal(value: float, digits: int = 2) -> str:
 def interval_text(
     low: float | None, high: float | None, digits: int = 2, nothing: float | None = None
 ) -> str:
-    """Return an interval with as many decimals as it takes to see its width; a dash for none.
-
-    `nothing` is the value that means no information, of a worker who clicks at random; decimals
-    also suffice to see on which side of it a limit lies. Of a worker whose votes hold nothing
-    about it there is no interval.
-
-    Examples
-    --------
-    >>> interval_text(-0.5, 1.25), interval_text(0.001, 0.004), interval_text(0.0, 0.0, nothing=0.0)
-    ('−0.50 to 1.25', '0.001 to 0.004', 'not informative')
-    >>> interval_text(0.003, 1.25, nothing=0.0)
-    '0.003 to 1.250'
-    """
+    """Return an interval with as many decimals as it takes to see its width; a dash for none."""
+    # `nothing` is the value that means no information, of a worker who clicks at random; decimals
+    # also suffice to see on which side of it a limit lies. Of a worker whose votes hold nothing
+    # about it there is no interval.
     if low is None or high is None:
         return "–" if nothing is None else "not informative"
     if low == high:
@@ -91,26 +82,12 @@ def label(value: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""Return a text in which control characters, as those of terminals, are shown as \xNN.
-
-    Examples
-    --------
-    >>> plain_text("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
+    r"""Return a text in which control characters, as those of terminals, are shown as \xNN."""
     return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def item_label(value: Any, by: Any) -> str:
-    """The text of an item's label; with a context, the item and where it was compared.
-
-    Examples
-    --------
-    >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
-    ('a', 'a (prompt 7)')
-    >>> item_label((("en", 1), "a"), ["language", "turn"])
-    'a (en, 1)'
-    """
+    """The text of an item's label; with a context, the item and where it was compared."""
     if not by:
         return label(value)
     where = value[0] if isinstance(value[0], tuple) else (value[0],)
@@ -118,13 +95,7 @@ def item_label(value: Any, by: Any) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters, the rest as an ellipsis.
-
-    Examples
-    --------
-    >>> shortened("a long name", 7)
-    'a long…'
-    """
+    """At most so many characters, the rest as an ellipsis."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 

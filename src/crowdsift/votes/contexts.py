@@ -86,17 +86,8 @@ def _apart(
 
 
 def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
-    """The item and context of every item in a context, and the number of items.
-
-    None where no item is in two contexts.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"], "worker": ["x", "x"], "topic": [1, 2]}
-    >>> [part.tolist() for part in shared_items(crowdsift.read(rows, by="topic"))[:2]]
-    [[0, 1, 1, 2], [0, 0, 1, 1]]
-    """
+    """The item and context of every item in a context, and the number of items."""
+    # None where no item is in two contexts.
     if not votes.by or not votes.item_contexts.any():
         return None
     items, (place,) = merge([factorize(as_column([item for _, item in votes.items]))])
@@ -106,18 +97,9 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
-    """The same votes on items whatever their context, and the new code of every old one.
-
-    None where most items are in one context only, as replies are to one prompt, but for a few that
-    anybody would write: there is nothing to rank across contexts.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["x", "x"], "topic": [1, 2]}
-    >>> without_contexts(crowdsift.read(rows, by="topic"))[1].tolist()
-    [0, 1, 0, 1]
-    """
+    """The same votes on items whatever their context, and the new code of every old one."""
+    # None where most items are in one context only, as replies are to one prompt, but for a few
+    # that anybody would write: there is nothing to rank across contexts.
     if not votes.by:
         return None
     labels = [item for _, item in votes.items]

@@ -27,13 +27,7 @@ def components(votes: Comparisons) -> NDArray[np.uint32]:
 
 
 def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Codes:
-    """The number low·K + high of every pair of K items, whichever of the two comes first.
-
-    Examples
-    --------
-    >>> pair_keys(np.array([0, 2]), np.array([2, 0]), 3)
-    array([2, 2])
-    """
+    """The number low·K + high of every pair of K items, whichever of the two comes first."""
     low, high = np.minimum(first, second), np.maximum(first, second)
     return np.asarray(low.astype(np.int64) * n_items + high, np.int64)
 
@@ -41,14 +35,7 @@ def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: 
 def pair_codes(
     first: NDArray[np.integer], second: NDArray[np.integer], n_items: int
 ) -> tuple[Codes, Codes]:
-    """The distinct keys in rising order, and which of them every pair has.
-
-    Examples
-    --------
-    >>> keys, code = pair_codes(np.array([2, 0, 1]), np.array([1, 1, 0]), 3)
-    >>> keys.tolist(), code.tolist()
-    ([1, 5], [1, 0, 0])
-    """
+    """The distinct keys in rising order, and which of them every pair has."""
     keys, code = np.unique(pair_keys(first, second, n_items), return_inverse=True)
     return keys, code.reshape(-1)
 
@@ -56,13 +43,7 @@ def pair_codes(
 def for_lower(
     first: NDArray[np.integer], second: NDArray[np.integer], values: NDArray[Any]
 ) -> NDArray[Any]:
-    """Outcomes or probabilities of the first item as those of the item of the lower code.
-
-    Examples
-    --------
-    >>> for_lower(np.array([0, 2]), np.array([2, 0]), np.array([1.0, 1.0]))
-    array([1., 0.])
-    """
+    """Outcomes or probabilities of the first item as those of the item of the lower code."""
     return np.where(first > second, 1.0 - values, values)
 
 

@@ -32,17 +32,7 @@ def in_groups(
     worker: NDArray[np.int64], outcome: Vector, weight: Vector, group: NDArray[np.int64],
     threads: int | None = None,
 ) -> GroupedVotes:  # fmt: skip
-    """The rows that the votes were made of, with items distinguished by group.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=["x", "y"])
-    >>> none, one = np.zeros(2, int), np.ones(2, int)
-    >>> found = in_groups(votes, none, one, np.arange(2), np.ones(2), np.ones(2), np.array([7, 3]))
-    >>> found.item.tolist(), found.group.tolist()
-    ([0, 1, 0, 1], [0, 0, 1, 1])
-    """
+    """The rows that the votes were made of, with items distinguished by group."""
     codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
     in_group, inverse = np.unique(ends, return_inverse=True)

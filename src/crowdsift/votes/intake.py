@@ -92,12 +92,6 @@ class Intake:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Intake:
-        """Return the intake of a summary.
-
-        Examples
-        --------
-        >>> Intake.from_json(Intake(rows=2, used=2, votes=2).to_json()).rows
-        2
-        """
+        """Return the intake of a summary."""
         reasons, notes = tuple(record["reasons"].items()), tuple(record["notes"])
         return cls(**{**record, "reasons": reasons, "notes": notes})

@@ -37,24 +37,12 @@ class LabelError(Exception):
 
 
 def key_of(label: Any) -> Any:
-    """A dict key under which equal labels meet, and only those.
-
-    Examples
-    --------
-    >>> key_of(7) == key_of(7.0), key_of(1) == key_of(True), key_of(7) == key_of("7")
-    (True, False, False)
-    """
+    """A dict key under which equal labels meet, and only those."""
     return label if type(label) in _OWN_KEY else (type(label), label)
 
 
 def is_empty(label: Any) -> bool:
-    """Whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character.
-
-    Examples
-    --------
-    >>> [is_empty(value) for value in (None, float("nan"), " ", b"", 0, False, "nan")]
-    [True, True, True, True, False, False, False]
-    """
+    """Whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character."""
     if isinstance(label, str | bytes):
         return not label.strip()
     if label is None:
@@ -81,13 +69,7 @@ def shown(label: Any) -> str:
 
 
 def as_column(values: Any) -> NDArray[Any]:
-    """An array whose entries are those given: NumPy alone makes text of [7, "7"], 1 of True.
-
-    Examples
-    --------
-    >>> as_column([True, 2, 2.5, "a"])
-    array([True, 2, 2.5, 'a'], dtype=object)
-    """
+    """An array whose entries are those given: NumPy alone makes text of [7, "7"], 1 of True."""
     if isinstance(values, list | tuple):
         return np.fromiter(values, dtype=object, count=len(values))
     if isinstance(values, np.ma.MaskedArray):
@@ -98,13 +80,7 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Find the distinct entries of an array, in any order, and the code of every entry.
-
-    Examples
-    --------
-    >>> factorize(np.array(["b", 7, "b", 7.0], object))
-    (['b', 7], array([0, 1, 0, 1], dtype=uint32))
-    """
+    """Find the distinct entries of an array, in any order, and the code of every entry."""
     if column.dtype.kind in "iu":
         distinct, places = np.unique(column, return_inverse=True)
         return distinct.tolist(), places.reshape(-1).astype(np.uint32)
@@ -124,13 +100,7 @@ def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
 
 
 def context_codes(items: Iterable[Any]) -> dict[Any, int]:
-    """Numbers of the contexts of items (context, item), in their order, by key.
-
-    Examples
-    --------
-    >>> context_codes([("car", "a"), ("car", "b"), ("toys", "a")])
-    {'car': 0, 'toys': 1}
-    """
+    """Numbers of the contexts of items (context, item), in their order, by key."""
     codes: dict[Any, int] = {}
     for label in items:
         codes.setdefault(key_of(label[0]), len(codes))
@@ -138,28 +108,14 @@ def context_codes(items: Iterable[Any]) -> dict[Any, int]:
 
 
 def context_names(by: Any) -> tuple[str, ...]:
-    """The names of context columns, whichever way they are kept: text, a sequence, or nothing.
-
-    Examples
-    --------
-    >>> context_names("topic"), context_names(["language", "turn"]), context_names(None)
-    (('topic',), ('language', 'turn'), ())
-    """
+    """The names of context columns, whichever way they are kept: text, a sequence, or nothing."""
     if isinstance(by, str):
         return (by,) if by else ()
     return () if by is None else tuple(by)
 
 
 def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
-    """The values of every context column, then the items, of labels (context, item).
-
-    Examples
-    --------
-    >>> context_parts([(("en", 1), "a"), (("en", 2), "b")], ("language", "turn"))
-    [['en', 'en'], [1, 2], ['a', 'b']]
-    >>> context_parts([("en", "a")], "language")
-    [['en'], ['a']]
-    """
+    """The values of every context column, then the items, of labels (context, item)."""
     names = context_names(by)
     flat = [(*label[0], label[1]) if len(names) > 1 else label for label in labels]
     return [list(part) for part in zip(*flat, strict=True)] or [[] for _ in range(len(names) + 1)]
@@ -186,13 +142,7 @@ def plain(labels: Iterable[Any]) -> list[Any]:
 def merge(
     parts: Sequence[tuple[Iterable[Any], NDArray[np.uint32]]],
 ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
-    """Sort the distinct labels of several columns together, and code each column by them.
-
-    Examples
-    --------
-    >>> merge([factorize(as_column([2, 1])), factorize(as_column([1.0, "a"]))])
-    (array([1, 2, 'a'], dtype=object), [array([1, 0], dtype=uint32), array([0, 2], dtype=uint32)])
-    """
+    """Sort the distinct labels of several columns together, and code each column by them."""
     given = [list(labels) for labels, _ in parts]
     if any(type(label) is int for labels in given for label in labels):
         given = [[_whole(label) for label in labels] for labels in given]

@@ -46,18 +46,8 @@ def rao_kupper(advantage: Values, width: Values) -> Outcomes:
 
 
 def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
-    """Outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance).
-
-    σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
-
-    Examples
-    --------
-    >>> z, none = np.array([0.7]), np.zeros(1)
-    >>> bool(on_either_side(z, none, none, none).win == rao_kupper(z, none).win)
-    True
-    >>> on_either_side(z, none, np.array([30.0]), none).win.round(6)  # sees nothing but the side
-    array([0.5])
-    """
+    """Outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance)."""
+    # σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
     k = smoothing(np.asarray(variance))
     there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))
     return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))

@@ -26,37 +26,18 @@ def cut(text: str) -> str:
 
 
 def one_line(label: str) -> str:
-    r"""The label of a long text without line breaks and tabs; others are kept as they are.
-
-    Examples
-    --------
-    >>> one_line("a\nb")
-    'a\nb'
-    """
+    r"""The label of a long text without line breaks and tabs; others are kept as they are."""
     return label.translate(_BLANKS) if is_cut(label) else label
 
 
 def is_cut(label: Any) -> bool:
-    """Whether a label is that of a long text.
-
-    Examples
-    --------
-    >>> is_cut("short"), is_cut(cut("word " * 20))
-    (False, True)
-    """
+    """Whether a label is that of a long text."""
     whole = isinstance(label, str) and len(label) == BEGINNING + len(MARK) + HASH
     return whole and label[BEGINNING:].startswith(MARK)
 
 
 def messages_of(value: Any) -> list[Any] | None:
-    """The messages of a chat, given as a list or as JSON; None for what is no chat.
-
-    Examples
-    --------
-    >>> messages_of('[{"role": "user", "content": "hi"}]')
-    [{'role': 'user', 'content': 'hi'}]
-    >>> messages_of("[1] is the first")
-    """
+    """The messages of a chat, given as a list or as JSON; None for what is no chat."""
     if isinstance(value, str):
         rest = value[1:].lstrip() if value.startswith("[") else ""
         if not rest.startswith("{") and rest != "]":
@@ -71,14 +52,7 @@ def messages_of(value: Any) -> list[Any] | None:
 
 
 def reply_text(value: Any) -> str | None:
-    """The text of a reply: itself, or the last message of a chat, if that is the assistant's.
-
-    Examples
-    --------
-    >>> reply_text([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}])
-    'yes'
-    >>> reply_text([{"role": "user", "content": "hi"}])
-    """
+    """The text of a reply: itself, or the last message of a chat, if that is the assistant's."""
     messages = messages_of(value)
     if messages is None:
         return value if value is None or isinstance(value, str) else str(value)
@@ -90,13 +64,7 @@ def reply_text(value: Any) -> str | None:
 
 
 def prompt_label(value: Any) -> str | None:
-    """The label of a prompt, text or messages; None where there is none.
-
-    Examples
-    --------
-    >>> prompt_label([{"role": "user", "content": "hi"}])
-    '[{"role": "user", "content": "hi"}]'
-    """
+    """The label of a prompt, text or messages; None where there is none."""
     if value is None or isinstance(value, str):
         return None if value is None else cut(value)
     messages = messages_of(value)

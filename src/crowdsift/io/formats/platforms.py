@@ -23,15 +23,7 @@ from crowdsift.votes.source import Source
 
 
 def task_answer(text: str) -> str:
-    """The answer in a cell of JSON; other text, and several answers, as they are.
-
-    Examples
-    --------
-    >>> task_answer('[{"choice": {"A": false, "B": true}}]'), task_answer('[{"nicer": "A"}]')
-    ('B', 'A')
-    >>> task_answer('[{"category": {"label": "tie"}}]'), task_answer("A")
-    ('tie', 'A')
-    """
+    """The answer in a cell of JSON; other text, and several answers, as they are."""
     if text[:1] not in ("[", "{"):
         return text
     try:
@@ -88,14 +80,7 @@ class Batch:
 
 
 def read_batch(table: Source) -> Batch:
-    """Take all rows from a table whose columns are all loaded; refuse one that is no batch.
-
-    Examples
-    --------
-    >>> from crowdsift.votes.source import ArraySource
-    >>> read_batch(ArraySource({"WorkerId": ["A"], "AssignmentStatus": ["Submitted"]})).rows
-    [('A', 'Submitted')]
-    """
+    """Take all rows from a table whose columns are all loaded; refuse one that is no batch."""
     if _WORKER not in table.names:
         raise InputError(
             f"no column {_WORKER}: not the results of a batch, which --mturk-review needs",
@@ -110,23 +95,11 @@ def read_batch(table: Source) -> Batch:
 def write_review(
     batch: Batch, suggestions: Mapping[Any, tuple[str, str]], out: str | Path
 ) -> dict[str, int]:
-    r"""Write the batch with Approve or Reject filled in, for upload.
-
-    Assignments of workers to be blocked are rejected with the reason, those to be paid approved;
-    those of workers to be reviewed, and assignments that were approved or rejected before, are
-    left as they are.
-
-    `suggestions`: of every worker the suggestion (pay, review, block) and the reason.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> batch = Batch(("WorkerId", "Approve", "Reject"), [("A", None, None)])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     done = write_review(batch, {"A": ("pay", "")}, pathlib.Path(folder, "review.csv"))
-    ...     pathlib.Path(folder, "review.csv").read_text().splitlines()[1], done["approved"]
-    ('A,x,', 1)
-    """
+    r"""Write the batch with Approve or Reject filled in, for upload."""
+    # Assignments of workers to be blocked are rejected with the reason, those to be paid approved;
+    # those of workers to be reviewed, and assignments that were approved or rejected before, are
+    # left as they are. `suggestions`: of every worker the suggestion (pay, review, block) and the
+    # reason.
     done = {"approved": 0, "rejected": 0, "open": 0}
     names = dict.fromkeys((*batch.names, _APPROVE, _REJECT))
     with (

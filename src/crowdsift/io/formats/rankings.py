@@ -34,17 +34,9 @@ def ranked_pairs(
     ranking: Iterable[tuple[Any, float]],
     max_diff: bool = False,
 ) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
-    """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best.
-
-    Items that were not ranked, and those between the best and the worst, say nothing of each other.
-
-    Examples
-    --------
-    >>> list(ranked_pairs([("a", 1), ("b", 3)]))
-    [('a', 'b', 1.0, 1.0, (1, 3))]
-    >>> [pair[2:4] for pair in ranked_pairs([("a", 2), ("b", 2), ("c", 1)])]
-    [(0.5, 0.6666666666666666), (0.0, 0.6666666666666666), (0.0, 0.6666666666666666)]
-    """
+    """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best."""
+    # Items that were not ranked, and those between the best and the worst, say nothing of each
+    # other.
     items = list(ranking)
     for (one, first), (two, second) in combinations(items, 2):
         if first != second or not (max_diff or first == NOT_RANKED):
