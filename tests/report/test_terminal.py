@@ -13,7 +13,9 @@ import pytest
 from rich.console import Console
 
 import crowdsift
+from crowdsift.lab.demonstration import crowd_with_spammers
 from crowdsift.report import STAGES, make_report, progress, terminal
+from crowdsift.report.checks import headline
 from crowdsift.report.progress import Forecast, fit_progress, step_progress
 from crowdsift.results.words import abbreviated
 
@@ -189,7 +191,61 @@ def test_updates_keep_the_history_of_ranks(tmp_path):
 def test_no_column_is_empty(fit, monkeypatch):
     assert "90 % interval" in shown(fit, monkeypatch, 120).split("Workers")[0]
     without = crowdsift.fit(fit.votes, "rank-centrality")  # it knows no intervals
-    assert "interval" not in shown(without, monkeypatch, 120).split("Workers")[0]
+    printed = shown(without, monkeypatch, 120)
+    assert "rank-centrality gives no intervals here" in printed
+    assert "interval" not in printed.split("Items")[1].split("Workers")[0]
+
+
+def two_items(wins: int, losses: int) -> crowdsift.Fit:
+    outcome = [1.0] * wins + [0.0] * losses
+    return crowdsift.fit({"first": ["a"] * len(outcome), "second": ["b"] * len(outcome),
+                          "outcome": outcome, "worker": ["w"] * len(outcome)}, "bt")  # fmt: skip
+
+
+def test_the_votes_that_would_settle_first_place_do():
+    found = headline(two_items(55, 45))
+    assert found[0].startswith("First place is open between “a” and “b”")
+    more = int(re.search(r"About ([\d,]+) more votes on that pair", found[1])[1].replace(",", ""))
+    later, sooner = (two_items(*(round(share * (100 + n)) for share in (0.55, 0.45)))
+                     for n in (1.1 * more, 0.5 * more))  # fmt: skip
+    assert later.difference("a", "b")["lower"][0] > 0 > sooner.difference("a", "b")["lower"][0]
+    assert headline(later)[0].startswith("“a” is probably the best: better than “b”")
+
+
+def test_equal_items_are_called_equal():
+    assert "treat them as equal" in headline(two_items(500, 500))[-1]
+
+
+def test_sentences_on_workers_count_the_verdicts():
+    fit = crowdsift.fit(crowd_with_spammers().comparisons())
+    verdict = fit.worker_table["verdict"]
+    random, opposite = ((verdict == word).sum() for word in ("random", "adversarial"))
+    expected = f"Of 80 workers, {random} answer at random, {opposite} answer the opposite"
+    assert expected in headline(fit)[1]
+
+
+def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts():
+    rng = np.random.default_rng(1)
+    rows = {"winner": [], "loser": [], "worker": [], "prompt": []}
+    for prompt in range(60):
+        quality = rng.normal(size=2)
+        for _ in range(4):
+            better = int(rng.random() < 1 / (1 + np.exp(-3 * (quality[0] - quality[1]))))
+            for name, value in (("winner", "ab"[1 - better]), ("loser", "ab"[better]),
+                                ("worker", int(rng.integers(6))), ("prompt", prompt)):  # fmt: skip
+                rows[name].append(value)
+    fit = crowdsift.fit(rows, by="prompt", overall=False)
+    assert headline(fit)[0] == (
+        "Items are compared within 60 groups by prompt; there is no common ranking."
+    )
+    page = fit.report(refit=False).html
+    assert "What can be trained on?" in page
+    assert 'id="leaderboard" aria-labelledby="leaderboard-title" hidden' in page
+    assert not set(re.findall(r'data-check="([\w-]+)"', page)) & {"item-votes", "connected"}
+    pairs = (list(zip(rows["prompt"], rows[name], strict=True)) for name in ("winner", "loser"))
+    expected = fit.better(*pairs)
+    share = re.search(r"(\d+)\s% of the votes are expected to be right", page)
+    assert abs(int(share[1]) - 100 * expected.mean()) <= 0.5 + 1e-9
 
 
 def test_contexts_say_that_ranks_count_within_each(monkeypatch):

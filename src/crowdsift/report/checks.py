@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from crowdsift.errors import CrowdsiftError
 from crowdsift.numeric.distributions import half_width
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.dimensions import direction_sentence
 from crowdsift.results.predict import difference_sd
-from crowdsift.results.scales import level_text
+from crowdsift.results.scales import level_text, slope_of
 from crowdsift.results.words import (
     abbreviated,
     chance,
@@ -48,6 +50,11 @@ SEPARATION = (0.8, 0.5)  # reliability of the scale: good from, bad below
 FRAGILE = (2.0, 0.01)  # votes, and share of the votes, up to which the leader hangs on few
 CIRCLES = 3.0  # standard deviations
 _NAMED, _LONGEST = 3, 24
+_MIN_PROMPTS, _MAX_REPLY_VOTES = 20, 10  # votes are preferences: many contexts, few votes an item
+_ABOUT_RANKING = ("first", "leader", "separation", "item-votes", "connected")  # keys of checks
+_DEEDS = (("random", "answer", "at random"), ("one-sided", "follow", "only the side"),
+          ("adversarial", "answer", "the opposite"))  # fmt: skip
+_MAX_MORE = 100_000  # votes; beyond that two items are called too close
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,97 @@ def run_checks(facts: Facts) -> list[Check]:
         _worker_votes(facts), _connected(facts), _sign(facts), _converged(facts), _flagged(facts),
         _one_worker(facts), _work_times(facts), _sides(facts), _calibration(facts),
     ]  # fmt: skip
-    return [check for check in found if check is not None]
+    unasked = _ABOUT_RANKING if is_preferences(facts.fit) else ()
+    return [check for check in found if check is not None and check.key not in unasked]
+
+
+def is_preferences(fit: Fit) -> bool:
+    """Return whether votes are preference rows: many prompts, each with a few items and votes."""
+    many_prompts = bool(fit.summary.get("by")) and fit.summary["components"] >= _MIN_PROMPTS
+    return many_prompts and float(np.median(fit.item_table["comparisons"])) < _MAX_REPLY_VOTES
+
+
+def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
+    r"""Return up to three sentences for a quick reader: first place, workers, what would help.
+
+    `first` are sentences on first place that are known already; else they follow from the ranks.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=3, workers=5, comparisons=900, seed=1).comparisons()
+    >>> headline(crowdsift.fit(votes, "bt"))
+    ['“i0” is probably the best: better than “i1”, the second, with over 99\xa0%.']
+    """
+    if fit.overall_ranking is not None:
+        return headline(fit.overall_ranking, first) + _crowd(fit)
+    table, lines = fit.item_table, _crowd(fit)
+    if is_preferences(fit):
+        by = fit.summary["by"] if isinstance(fit.summary["by"], str) else "context"
+        groups = f"{count(fit.summary['components'])} groups by {by}"
+        return [f"Items are compared within {groups}; there is no common ranking.", *lines]
+    if fit.summary["components"] > 1 or table.height < 2:
+        return lines
+    if not fit.summary.get("has_common", True):
+        return lines
+    if fit.summary.get("sign_unsettled"):
+        sure = chance(float(fit.summary["sign_probability"] or 0.5))
+        return ["It is not settled which end of the ranking is up (this one with "
+                f"{sure}): pairs of known order (--gold) would settle it.", *lines]  # fmt: skip
+    may = np.flatnonzero((table["rank_lower"] == 1) & (table["comparisons"] > 0))
+    shown = [0, 1, *may[1:_NAMED]]  # the best, the second, and others that may be the best
+    names = [f"“{shortened(item_label(fit.labels[i], None), 60)}”" for i in shown]
+    if not len(may) or may[0] != 0:
+        return [f"{names[0]} has the highest score; {fit.method} gives no intervals here.", *lines]
+    try:
+        sure = chance(float(fit.better(fit.labels[0], fit.labels[1])))
+    except CrowdsiftError:
+        return lines
+    if len(may) == 1:
+        found = f"{names[0]} is probably the best: better than {names[1]}, the second, with {sure}."
+    else:
+        *most, last = names[0], *names[2:]
+        more = f"{count(len(may) - _NAMED)} more" if len(may) > _NAMED else ""
+        listed = f"{', '.join([*most, last] if more else most)} and {more or last}"
+        found = (f"First place is open between {listed}; "
+                 f"{names[0]} is better than {names[1]} with {sure}.")  # fmt: skip
+    return [*(first or [found]), *lines, *_more_votes(fit, may[1:])]
+
+
+def _crowd(fit: Fit) -> list[str]:
+    """Return a sentence on the workers; none where the method judges none."""
+    verdict = fit.worker_table["verdict"] if fit.worker_table.height else np.empty(0)
+    if not (verdict != "").any():
+        return []
+    total = f"{count(len(verdict))} worker{'' if len(verdict) == 1 else 's'}"
+    found = [(int((verdict == word).sum()), verb, how) for word, verb, how in _DEEDS]
+    kinds = [f"{count(n)} {verb}{'s' if n == 1 else ''} {how}" for n, verb, how in found if n]
+    if not kinds:
+        unknown = int((verdict == "undecided").sum())
+        rest = f"; {count(unknown)} of {total} are undecided" if unknown else ""
+        return [f"No worker is found to answer at random, by side or the opposite{rest}."]
+    return [f"Of {total}, {', '.join(kinds)}; the scores allow for it."]
+
+
+def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
+    """Return how many votes on pairs of the first with its rivals would separate them, roughly.
+
+    A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
+    """
+    slope = slope_of(fit)
+    if not len(rivals) or not slope > 0.0:
+        return []
+    score = fit.item_table["score"].astype(np.float64)
+    lead, error = score[0] - score[rivals], difference_sd(fit, 0 * rivals, rivals)
+    p = sigmoid(slope * lead)
+    with np.errstate(divide="ignore"):
+        wanted = (half_width(fit.level) / lead) ** 2 - error**-2
+    votes = float(np.maximum(wanted / (slope**2 * p * (1.0 - p)), 1.0).sum())
+    if not votes <= _MAX_MORE:
+        return ["They are too close for more votes to separate them: treat them as equal."]
+    pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
+    return [f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place, "
+            "if the difference is as estimated."]  # fmt: skip
 
 
 def overall(checks: list[Check]) -> tuple[State, str, str]:
@@ -171,7 +268,7 @@ def top_sentences(facts: Facts) -> list[str]:
     >>> len(top_sentences(gather(crowdsift.fit(votes, "bt"), refit=False)))
     1
     """
-    fit, result = facts.fit, _first(facts)
+    fit, result = facts.fit, first_place(facts)
     effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
     if effect:
         groups = f"{count(fit.summary['dependent_groups'])} values of {fit.summary['dependent_by']}"
@@ -185,7 +282,7 @@ def top_sentences(facts: Facts) -> list[str]:
     return result
 
 
-def _first(facts: Facts) -> list[str]:
+def first_place(facts: Facts) -> list[str]:
     """Return who is, or may be, the best; of one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
     if (

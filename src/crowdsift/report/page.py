@@ -14,7 +14,16 @@ import numpy as np
 from crowdsift.checks.leftout import PARTS
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
-from crowdsift.report.checks import BADGES, first_badges, overall, run_checks, top_sentences
+from crowdsift.report.checks import (
+    BADGES,
+    first_badges,
+    first_place,
+    headline,
+    is_preferences,
+    overall,
+    run_checks,
+    top_sentences,
+)
 from crowdsift.report.facts import VERDICTS
 from crowdsift.results.dimensions import (
     dimension_sentences,
@@ -52,6 +61,7 @@ _OVERVIEW = 40  # items from which on the picture of all scores helps
 _MOVERS = 8
 MOST_ROWS = 100_000  # of a table; the CSV files hold all
 MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
+_SAMPLE, _KEEP = 2_000, 0.8  # preferences that are looked at, and a limit of their probability
 FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
 LONGEST_NAME = 300  # characters of a label in a table that is too large
 _MOST_ESCAPED = 6  # bytes of a character in JSON
@@ -62,17 +72,7 @@ _NOTEBOOK_LABEL = 60
 
 
 def render(facts: Facts, *, title: str, command: str) -> str:
-    """Return the whole report as one HTML page.
-
-    Parameters
-    ----------
-    facts
-        What to show.
-    title
-        What the votes are about, or where they came from.
-    command
-        What makes the report again.
-    """
+    """Return the whole report as one HTML page; `command` makes it again."""
     from markupsafe import Markup
 
     templates = environment()
@@ -99,7 +99,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         answer=answer,
         sentence=sentence,
         checks=checks,
-        top=top_sentences(facts),
+        **_sentences(facts),
         items=items,
         **scale_words(facts),
         whole=whole,
@@ -109,10 +109,6 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
         verdicts=figures.verdict_shares(facts.population),
-        ranking=facts.fit.summary.get("has_common", True),
-        direction=direction_sentence(facts.fit),
-        dimensions=dimension_sentences(facts.fit),
-        about_gold=gold_sentence(facts.fit.summary),
         without=_without(facts),
         disputes=_disputes(facts),
         calibration=None if isinstance(facts.calibration, str) else facts.calibration,
@@ -261,6 +257,42 @@ def _disputes(facts: Facts) -> dict[str, Any]:
         for (one, two, for_one, for_two), chance in zip(ordered, sure, strict=True)
     ]
     return {"why_not": "", "pairs": pairs}
+
+
+def _sentences(facts: Facts) -> dict[str, Any]:
+    """Return the sentences of the page by their names in the template."""
+    fit = facts.fit
+    return {
+        "top": top_sentences(facts),
+        "headline": headline(fit, first_place(facts)),
+        "training": _training(facts) if is_preferences(fit) else "",
+        "ranking": fit.summary.get("has_common", True),
+        "direction": direction_sentence(fit),
+        "dimensions": dimension_sentences(fit),
+        "about_gold": gold_sentence(fit.summary),
+    }
+
+
+def _training(facts: Facts) -> str:
+    """Return how many preferences are probably right, by a sample of them; "" if not known."""
+    if (votes := facts.votes) is None:
+        return ""
+    rows = np.flatnonzero(votes.outcome != 0.5)
+    rows = rows[:: 1 + len(rows) // _SAMPLE]
+    first, second = (votes.items[code[rows]].tolist() for code in (votes.first, votes.second))
+    found = _better(facts, first, second)
+    if not found or None in found:
+        return ""
+    better = np.array(found, np.float64)
+    right = np.where(votes.outcome[rows] > 0.5, better, 1.0 - better)
+    mean, kept = (float(np.average(each, weights=votes.weight[rows]))
+                  for each in (right, right >= _KEEP))  # fmt: skip
+    return (
+        f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
+        f"with a probability of {percent(_KEEP)} or more. "
+        f"crowdsift export --keep {_KEEP} keeps those; without --keep every vote gets its "
+        "probability, a soft label and a weight."
+    )
 
 
 def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:

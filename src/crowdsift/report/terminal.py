@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
+from crowdsift.report.checks import headline
 from crowdsift.results import words
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
@@ -49,6 +50,8 @@ def show_fit(fit: Fit) -> None:
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         console.print("Nothing was learned from these votes (see the warning): no tables.")
     else:
+        for line in headline(fit):
+            console.print(Text(_plain(line)))
         for title, table in _tables(fit, console.width):
             console.print(Text(title, style="italic"))
             if table.row_count:
