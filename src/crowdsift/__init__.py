@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import models
+    from crowdsift import models, plots
     from crowdsift.active.export import export_votes, soft_labels
     from crowdsift.active.next_pairs import next_pairs, second_opinions
     from crowdsift.active.select import Selector
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         model,
     )
     from crowdsift.numeric import metrics
-    from crowdsift.report import plots
     from crowdsift.report.progress import progress_bar
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
@@ -78,7 +77,7 @@ _MODULES = {
     "datasets": "lab.datasets",
     "metrics": "numeric.metrics",
     "models": "models",
-    "plots": "report.plots",
+    "plots": "plots",
 }
 
 __all__ = [

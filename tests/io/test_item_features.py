@@ -134,8 +134,9 @@ def test_a_fit_with_features_saved_and_loaded(tmp_path):
         loaded.report(refit=True)
     apart = {"winner": [1, 2], "loser": [2, 3], "worker": [3, 3], "topic": ["x", "y"]}
     items = {"topic": ["x", "x", "y", "y"], "item": [1, 2, 2, 3], "size": [1.0, 2.0, 3.0, 5.0]}
-    with pytest.raises((RequestError, InputError)):
-        crowdsift.fit(apart, items=items, by="topic")
+    assert crowdsift.fit(apart, items=items, by="topic").parameters["contexts"] is False
+    with pytest.raises(InputError, match="is there twice"):
+        crowdsift.fit(apart, items={n: items[n] for n in ("item", "size")}, by="topic")
 
 
 def test_covariances_about_the_mean_follow():

@@ -21,7 +21,7 @@ def next_pairs(
     votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
     items: Iterable[Any] = (), islands: str = "connect", columns: Mapping[str, str] | None = None,
     seed: int = 0, threads: int | None = None,
-) -> Table:  # fmt: skip
+) -> Any:  # fmt: skip
     """The comparisons worth asking next; see `Selector.choose`.
 
     Parameters
@@ -56,10 +56,10 @@ def next_pairs(
         if workers != "all":
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
         workers = list(selector.workers)
-    return selector.choose(pairs, workers=workers)
+    return selector.choose(pairs, workers=workers).in_backend(selector.backend)
 
 
-def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Table:
+def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Any:
     """Pairs that were judged, worth another worker's opinion: of the order, and of who judged.
 
     The worth of a pair is the probability that its order is wrong, plus the doubt about the least
@@ -120,11 +120,12 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     ahead = found.scores_of(one.tolist()) >= found.scores_of(two.tolist())
     first, second = one.copy(), two.copy()
     first[~ahead], second[~ahead] = two[~ahead], one[~ahead]
-    return Table({
+    asked = Table({
         "first": first, "second": second, "worker": data.workers[who[chosen]],
         "votes": count[pair[chosen]], "probability": 1.0 - wrong[pair[chosen]],
         "worth": np.array(worth),
     })  # fmt: skip
+    return asked.in_backend(found.backend)
 
 
 def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:

@@ -113,6 +113,7 @@ class Selector:
         elif votes is not None:
             named = model is None or model.uses_workers
             votes = read_votes(votes, ReadOptions(columns or {}, workers=named, threads=threads))
+        self.backend = None if votes is None else votes.backend
         self._votes = widened(votes, items, workers)
         self.items, self.workers = self._labels(items, workers)
         if len(self.items) < 2:

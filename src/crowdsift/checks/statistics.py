@@ -79,8 +79,8 @@ class FitStatistics:
     split_half: float | None
     agreement: Agreement | None
     triads: Triads | None
-    workers: Table
-    items: Table
+    workers: Any
+    items: Any
     scale_separation: float | None = None
 
     @property
@@ -91,9 +91,10 @@ class FitStatistics:
     @property
     def misfitting(self) -> list[Any]:
         """The workers whose votes fit worse than chance explains, the worst first."""
-        chosen = np.flatnonzero(self.workers["misfit"])
-        order = chosen[np.argsort(-self.workers["infit_z"][chosen], kind="stable")]
-        return list(self.workers["worker"][order].tolist())
+        wrong, z, worker = (np.asarray(self.workers[n]) for n in ("misfit", "infit_z", "worker"))
+        chosen = np.flatnonzero(wrong)
+        order = chosen[np.argsort(-z[chosen].astype(float), kind="stable")]
+        return list(worker[order].tolist())
 
     def to_json(self) -> dict[str, Any]:
         """The figures, as `summary.json` holds them.
@@ -123,7 +124,9 @@ class FitStatistics:
             "triads": None if triads is None else triads._asdict(),
             "misfitting_workers": [str(label) for label in self.misfitting],
             "misfitting_items": [
-                str(label) for label in self.items["item"][self.items["misfit"]].tolist()
+                str(label)
+                for label, misfit in zip(self.items["item"], self.items["misfit"], strict=True)
+                if bool(np.asarray(misfit))
             ],
         }
 

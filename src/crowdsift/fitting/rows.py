@@ -16,6 +16,7 @@ from crowdsift.models.base import Model
 from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.contexts import without_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -238,6 +239,9 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
     ...
     crowdsift.errors.RequestError: pooling (--pooling) is for contexts; name their column with ...
     """
+    by_features = votes.by and votes.item_features is not None
+    if isinstance(model, Sift) and by_features and without_contexts(votes) is None:
+        model = replace(model, contexts=False)  # replies of prompts: a worker is the same in all
     if pooling is None:
         return model
     if not votes.by:

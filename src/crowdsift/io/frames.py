@@ -109,7 +109,7 @@ class FrameSource(Source):
         self.names = tuple(frame.collect_schema().names())
         kind = frame.implementation
         for backend in get_args(Backend):
-            if getattr(kind, f"is_{backend}")():
+            if getattr(kind, f"is_{backend}", bool)():
                 self.backend = backend
 
     def load(
@@ -226,7 +226,9 @@ def source_of(source: Any) -> Source:
     if type(source).__name__ == "DuckDBPyRelation":
         return _source_of_relation(source)
     if type(source).__module__.startswith("datasets.") and hasattr(source, "with_format"):
-        source = source.with_format("arrow")[:]  # a Dataset of Hugging Face, its rows as chosen
+        found = source_of(source.with_format("arrow")[:])  # of Hugging Face, its rows as chosen
+        found.backend = "datasets"
+        return found
     import narwhals.stable.v1 as nw
 
     frame = nw.from_native(_with_text_names(source), pass_through=True)

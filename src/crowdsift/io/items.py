@@ -64,7 +64,11 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     wanted, labels = comparisons.items.tolist(), list(labels)
     if comparisons.by and not all(isinstance(label, tuple) for label in labels):
         wanted = [item for _, item in wanted]  # what is known of an item holds in every context
-    return match_labels(wanted, labels)
+    place = match_labels(wanted, labels)
+    whole = [_cut(label) for label in labels] if (place < 0).any() else labels
+    if whole != labels:  # texts of replies, whose labels are cut
+        place = np.where(place < 0, match_labels(wanted, whole), place)
+    return place
 
 
 def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
@@ -417,8 +421,8 @@ def with_item_features(
     if missing not in MISSING_CHOICES:
         choices = ", ".join(MISSING_CHOICES)
         raise RequestError(f"item_features_missing is one of {choices}, not {missing!r}")
-    tables = [(read_table(each), False) for each in _several(items)]
-    tables += [(_text_table(each), True) for each in _several(text)]
+    tables = [(read_table(each, votes.by), False) for each in _several(items)]
+    tables += [(_text_table(each, votes.by), True) for each in _several(text)]
     if not tables:
         return votes
     places = [match_items(votes, table.labels) for table, _ in tables]
@@ -450,26 +454,26 @@ def with_item_features(
     return replace(votes, item_features=made)
 
 
-def read_table(given: Any) -> ItemsTable:
+def read_table(given: Any, by: By = "") -> ItemsTable:
     """A table of items: all its columns but item and score, or those that are named."""
     if isinstance(given, str):
         source, colon, columns = given.rpartition(":")
         wanted = tuple(name.strip() for name in columns.split(",")) if colon and source else ()
-        return _read(source if wanted else given, wanted)
+        return _read(source if wanted else given, wanted, by=by)
     if isinstance(given, Mapping):
         wide = {name: np.asarray(column) for name, column in given.items()
                 if getattr(column, "ndim", 1) == 2}  # fmt: skip
         if not wide:
-            return _read(given, ())
+            return _read(given, (), by=by)
         narrow = {name: column for name, column in given.items() if name not in wide}
-        found = _read(narrow, ()) if len(narrow) > 1 else _labels_alone(narrow)
+        found = _read(narrow, (), by=by) if len(narrow) > 1 else _labels_alone(narrow)
         for name, matrix in wide.items():
             if len(matrix) != len(found.labels):
                 raise InputError(
                     f"{len(matrix)} rows for {len(found.labels)} items", source="items", column=name
                 )
         return found._replace(columns={**found.columns, **wide})
-    return _read(given, ())
+    return _read(given, (), by=by)
 
 
 def has_items(source: str) -> bool:
@@ -497,16 +501,26 @@ def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTabl
     return _read(items, tuple(kinds), [n for n, k in kinds.items() if k in _TEXTS])
 
 
-def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = ()) -> ItemsTable:
-    """Read a table of items: labels, and columns of numbers, lists or texts."""
+def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
+    """Read a table of items: labels, and columns of numbers, lists or texts.
+
+    Labels are those of the column item, else id; with the columns of contexts they are pairs.
+    """
     with closing(open_source(source, called="items")) as table:
-        item = resolve_column(table, "item", "the items")
+        own = lookup(table, table.names, "item") or lookup(table, table.names, "id")
+        item = own or resolve_column(table, "item", "the items")
+        found = [lookup(table, table.names, name) for name in context_names(by)]
+        contexts = [name for name in found if name is not None] if None not in found else []
         names = [resolve_column(table, name, f"the feature {name!r}") for name in wanted]
-        names = names or [n for n in table.names if n not in (item, _TRUTH)]
+        names = names or [n for n in table.names if n not in (item, _TRUTH, *contexts)]
         if not names:
             raise InputError("no columns beside item; features are columns", source=table.source)
-        refuse_empty(table, table.load([item, *names]), "items")
-        labels = _distinct_items(table, item, "remove one")
+        refuse_empty(table, table.load([item, *names, *contexts]), "items")
+        labels, (codes,) = table.labels([item], "item label")
+        labels = labels[codes]
+        if contexts:
+            values, place = context_labels(table, contexts)
+            labels[:] = list(zip(values[place].tolist(), labels.tolist(), strict=True))
         columns = {}
         for name in names:
             if name in texts:
@@ -515,7 +529,29 @@ def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = ()) -> Item
                 columns[name] = _matrix(table, name, lists)
             else:
                 columns[name] = _numbers(table, name)
-        return ItemsTable(table.source, labels, columns)
+        return _once(table, item, ItemsTable(table.source, labels, columns))
+
+
+def _once(table: Source, item: str, read: ItemsTable) -> ItemsTable:
+    """Keep the first of rows that are equal; refuse an item with two different rows."""
+    first: dict[Any, int] = {}
+    for row, label in enumerate(read.labels.tolist()):
+        at = first.setdefault(key_of(label), row)
+        if at != row and not all(_equal(each[at], each[row]) for each in read.columns.values()):
+            shown = repr(label) if len(repr(label)) <= 80 else f"{repr(label)[:77]}..."
+            raise table.fault(row, item, f"the item {shown} is there twice; remove one")
+    if len(first) == len(read.labels):
+        return read
+    kept = list(first.values())
+    columns = {name: each[kept] for name, each in read.columns.items()}
+    return ItemsTable(read.source, read.labels[kept], columns)
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Return whether two features are equal; missing ones are."""
+    if isinstance(one, str | None) or isinstance(two, str | None):
+        return bool(one == two)
+    return bool(np.array_equal(one, two, equal_nan=True))
 
 
 def _numbers(table: Any, name: str) -> NDArray[np.float64]:
@@ -565,15 +601,27 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
         ) from None
 
 
-def _text_table(given: Any) -> ItemsTable:
-    if isinstance(given, Mapping):
-        labels, texts = np.empty(len(given), dtype=object), np.empty(len(given), dtype=object)
-        labels[:], texts[:] = list(given), list(given.values())
-        return ItemsTable("texts", labels, {"text": texts})
-    source, colon, column = str(given).rpartition(":")
-    if not colon or not source or not column:
+def _text_table(given: Any, by: By = "") -> ItemsTable:
+    """Texts: FILE:COLUMN, a table or mapping of columns, or a mapping from items to texts."""
+    source, colon, column = str(given).rpartition(":") if isinstance(given, str) else ("", "", "")
+    columns = not isinstance(given, Mapping) or isinstance(given.get("item"), _LISTS)
+    if isinstance(given, str) and not (colon and source and column):
         raise RequestError(f"texts of items are given as FILE:COLUMN, not {given!r}")
-    return _read(source, (column,), (column,))
+    if isinstance(given, str):
+        return _read(source, (column,), (column,), by)
+    if columns:
+        with closing(open_source(given, called="texts")) as table:
+            taken = ("item", "id", _TRUTH, *context_names(by))
+            names = [name for name in table.names if name not in taken]
+        if "text" not in names and len(names) != 1:
+            raise RequestError(
+                f"texts of items need a column text beside item; the columns are {listed(table)}"
+            )
+        name = "text" if "text" in names else names[0]
+        return _read(given, (name,), (name,), by)
+    labels, texts = np.empty(len(given), dtype=object), np.empty(len(given), dtype=object)
+    labels[:], texts[:] = list(given), list(given.values())
+    return ItemsTable("texts", labels, {"text": texts})
 
 
 def _several(given: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from crowdsift.checks.joint import win_matrix
 from crowdsift.checks.leftout import Calibration, Without
 from crowdsift.fitting.refit import ranks_over_updates
 from crowdsift.numeric.distributions import Z90
@@ -407,7 +408,7 @@ def matrix_figure(facts: Facts) -> Drawn | None:
     most = min(_MATRIX_ITEMS[True], fit.item_table.height)
     if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1 or most < 3:
         return None
-    matrix, labels, by = fit.win_matrix(), fit.labels, fit.summary.get("by")
+    matrix, labels, by = win_matrix(fit), fit.labels, fit.summary.get("by")
     names = [item_label(labels[i], by) for i in range(most)]
     tips = [shortened(name, _TIP) for name in names]
 

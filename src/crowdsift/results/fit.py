@@ -249,7 +249,9 @@ class Fit:
     @property
     def workers(self) -> Any:
         """The workers, by label."""
-        return self._native(self.worker_table)
+        from crowdsift.results.reasons import with_reasons
+
+        return self._native(with_reasons(self))
 
     def __repr__(self) -> str:
         s = self.summary
@@ -302,7 +304,7 @@ class Fit:
 
     def predict_outcomes(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
-    ) -> Table:
+    ) -> Any:
         """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
         The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`.
@@ -322,7 +324,7 @@ class Fit:
         from crowdsift.results.predict import outcomes, question
 
         result = outcomes(self, question(self, first, second, worker, unknown))
-        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
+        return self._native(Table(dict(zip(("win", "tie", "loss"), result, strict=True))))
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.
@@ -347,7 +349,7 @@ class Fit:
         single = not is_sequence(first) and not is_sequence(second)
         return float(result[0]) if single else result
 
-    def difference(self, first: Any, second: Any) -> Table:
+    def difference(self, first: Any, second: Any) -> Any:
         """How far `first` is above `second`, with an interval: difference, lower, upper.
 
         Labels must be of one component; sequences of labels give a row per pair. On the scales
@@ -367,8 +369,10 @@ class Fit:
         *_, difference, sd = differences(self, first, second)
         factor = float(self.summary.get("scale_factor") or 1.0)
         difference, half = factor * difference, factor * half_width(self.level) * sd
-        return Table(
-            {"difference": difference, "lower": difference - half, "upper": difference + half}
+        return self._native(
+            Table(
+                {"difference": difference, "lower": difference - half, "upper": difference + half}
+            )
         )
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
@@ -457,7 +461,7 @@ class Fit:
         column = np.array(times, dtype=np.float64)
         return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
 
-    def decisions(self) -> Table:
+    def decisions(self) -> Any:
         """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
 
         Examples
@@ -469,7 +473,7 @@ class Fit:
         """
         from crowdsift.results.reasons import decisions
 
-        return decisions(self)
+        return self._native(decisions(self))
 
     def _frames(self, backend: Backend) -> Frames:
         tables = (self.shown_items, self.worker_table)
@@ -541,7 +545,7 @@ class Fit:
 
         return leaderboard(self, form)
 
-    def joint(self, level: float | None = None, top: int = 3) -> Table:
+    def joint(self, level: float | None = None, top: int = 3) -> Any:
         """What can be said of all items at once, at one level for the whole statement.
 
         One row per item, the best first within its component: lower and upper, simultaneous
@@ -567,7 +571,7 @@ class Fit:
         """
         from crowdsift.checks.joint import joint_table
 
-        return joint_table(self, level, top)
+        return self._native(joint_table(self, level, top))
 
     def first_place(self, level: float | None = None) -> list[list[Any]]:
         """The items that share first place, a list for every component.
@@ -587,10 +591,12 @@ class Fit:
 
         return first_place(self, level)
 
-    def win_matrix(self) -> NDArray[np.float64]:
+    def win_matrix(self) -> Any:
         """Probability that a worker of the crowd prefers the row's item to the column's.
 
-        Rows and columns are those of `items`; NaN between components. As `predict` says it.
+        Rows and columns are those of `items`; NaN between components. As `predict` says it. An
+        array; where frames went in a frame with labels: those of rows in its index (pandas), or in
+        the column item.
 
         Examples
         --------
@@ -602,10 +608,19 @@ class Fit:
         """
         from crowdsift.checks.joint import win_matrix
 
-        return win_matrix(self)
+        found = win_matrix(self)
+        if self.backend is None:
+            return found
+        from crowdsift.results.words import item_label
+
+        names = [item_label(label, self.by) for label in self.labels]
+        columns = {name: found[:, place].copy() for place, name in enumerate(names)}
+        table = Table({"item": np.array(names, dtype=object), **columns})
+        frame = self._native(table)
+        return frame.set_index("item") if self.backend == "pandas" else frame
 
     def _native(self, table: Table) -> Any:
-        return table if self.backend is None else table.to_frame(self.backend)
+        return table.in_backend(self.backend)
 
     def robustness(
         self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
@@ -660,7 +675,9 @@ class Fit:
         from crowdsift.checks.statistics import fit_statistics
 
         gold = self.gold if gold is None else gold
-        return fit_statistics(self, halves, gold=gold, threads=threads)
+        found = fit_statistics(self, halves, gold=gold, threads=threads)
+        tables = (self._native(found.items), self._native(found.workers))
+        return replace(found, items=tables[0], workers=tables[1])
 
     def copying(self) -> Copying:
         """Workers who answer too much alike to be independent, and those who repeat themselves.
@@ -708,7 +725,7 @@ class Fit:
         >>> round(fit.summary["statistics"]["alpha"], 3)
         0.006
         """
-        found = self.statistics(**options)
+        found = replace(self, backend=None).statistics(**options)
         items, workers = (
             {name: each[name] + 0 for name in each if name not in ("item", "worker")}
             for each in (found.items, found.workers)
@@ -721,7 +738,7 @@ class Fit:
             summary={**self.summary, "statistics": found.to_json()},
         )
 
-    def score(self, items: Any) -> Table:
+    def score(self, items: Any) -> Any:
         """Scores of items by their features alone, also of such that nobody compared.
 
         Columns item, score, lower and upper, on the method's own scale; 0 is the mean of the
@@ -745,9 +762,9 @@ class Fit:
         """
         from crowdsift.results.feature_table import score_items
 
-        return score_items(self.features, items, self.level)
+        return self._native(score_items(self.features, items, self.level))
 
-    def feature_weights(self) -> Table:
+    def feature_weights(self) -> Any:
         """The weights of features with intervals: score = Σ weight·(x - mean)/scale.
 
         Columns group, feature, weight, lower, upper, mean and scale; empty where features have no
@@ -764,7 +781,7 @@ class Fit:
         """
         from crowdsift.results.feature_table import weight_table
 
-        return weight_table(self._required_features(), self.level)
+        return self._native(weight_table(self._required_features(), self.level))
 
     def save_head(self, path: str | os.PathLike[str]) -> None:
         """Write the linear head (weight, weight_sd, mean, scale, names) as a safetensors file."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import replace_file, require_file, write_folder
+from crowdsift.results.reasons import decisions
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.tables import Table
 from crowdsift.results.words import plain_text
@@ -151,7 +152,7 @@ def write_excel_safe(
     `decimal_comma` numbers have a comma and columns are separated by semicolons, as spreadsheets
     in most of Europe and South America expect: these take 1.5 for text or for a date.
     """
-    tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": fit.decisions()}
+    tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": decisions(fit)}
     if fit.overall_ranking is not None:
         tables["overall"] = fit.overall_ranking.shown_items
     write_folder(

@@ -6,7 +6,7 @@ thousand workers: the templates once, and a few numbers per worker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -153,6 +153,16 @@ def decisions(fit: Fit) -> Table:
             ),
         }
     )
+
+
+def with_reasons(fit: Fit) -> Table:
+    """Return the workers with the reason of every verdict after it."""
+    columns: dict[str, NDArray[Any]] = {}
+    for name in fit.worker_table:
+        columns[name] = fit.worker_table[name]
+        if name == "verdict":
+            columns["reason"] = reason_texts(fit)
+    return Table(columns)
 
 
 def reason_texts(fit: Fit) -> NDArray[np.object_]:

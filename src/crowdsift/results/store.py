@@ -48,7 +48,7 @@ from crowdsift.results.feature_table import (
     weight_table,
 )
 from crowdsift.results.fit import Fit, Posterior, ranking_of
-from crowdsift.results.reasons import decisions, reason_texts
+from crowdsift.results.reasons import decisions, with_reasons
 from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
@@ -120,7 +120,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     }
     files = {
         _ITEMS: with_own_scale(fit).to_csv().encode(),
-        _WORKERS: _with_reasons(fit).to_csv().encode(),
+        _WORKERS: with_reasons(fit).to_csv().encode(),
     }
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         files[_DECISIONS] = decisions(fit).to_csv().encode()
@@ -278,16 +278,6 @@ def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
         gold=kept_gold(read, fit),
         taken=tuple(map(str, details.get("taken", ()))),
     )
-
-
-def _with_reasons(fit: Fit) -> Table:
-    """The workers with the reason of every verdict after it."""
-    columns: dict[str, NDArray[Any]] = {}
-    for name in fit.worker_table:
-        columns[name] = fit.worker_table[name]
-        if name == "verdict":
-            columns[_REASON] = reason_texts(fit)
-    return Table(columns)
 
 
 def _without_reasons(table: Table) -> Table:

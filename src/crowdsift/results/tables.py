@@ -71,7 +71,7 @@ class Table(Mapping[str, NDArray[Any]]):
         return "\n".join(lines) + "\n"
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """The table as a data frame of pandas, polars or pyarrow.
+        """The table as a frame of pandas, polars or pyarrow, or a Dataset of Hugging Face.
 
         Examples
         --------
@@ -81,7 +81,15 @@ class Table(Mapping[str, NDArray[Any]]):
         import narwhals
 
         columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}
+        if backend == "datasets":
+            from datasets import Dataset
+
+            return Dataset.from_dict(columns)
         return narwhals.from_dict(columns, backend=backend).to_native()
+
+    def in_backend(self, backend: Backend | None) -> Any:
+        """The table as a frame of this library, None: as it is."""
+        return self if backend is None else self.to_frame(backend)
 
     def to_pandas(self) -> Any:
         """The table as a frame of pandas."""

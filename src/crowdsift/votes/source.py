@@ -61,7 +61,7 @@ def first_outside(values: NDArray[Any], role: str) -> int | None:
 
 
 # The libraries of data frames that come in and go out.
-Backend = Literal["pandas", "polars", "pyarrow"]
+Backend = Literal["pandas", "polars", "pyarrow", "datasets"]
 
 
 @dataclass(frozen=True)
