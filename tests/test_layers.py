@@ -30,7 +30,7 @@ LAYERS = (
     "ask",
     "lab",
     "paper",
-    "sklearn",
+    "sklearn plots inspect",
     "__init__",
     "cli",
     "__main__",
