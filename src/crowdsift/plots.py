@@ -2,3 +2,4 @@
 
 from crowdsift.report.plots import *  # noqa: F403
 from crowdsift.report.plots import __all__ as __all__
+from crowdsift.report.plots import require_ending as require_ending
