@@ -130,7 +130,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return np.asarray(self.predict_proba(X)[:, 1] > 0.5, np.int64)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of decided votes that are predicted; ties count neither way."""
+        """Return the share of decided votes that are predicted; ties count neither way."""
         outcome = _outcomes(y, len(X))
         weight = np.abs(2.0 * outcome - 1.0)
         if sample_weight is not None:

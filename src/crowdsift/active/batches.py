@@ -76,7 +76,7 @@ class ThompsonSampler:
         self._on_trial = -1
 
     def draw(self) -> int | None:
-        """The place of the next worker; None where nobody is left."""
+        """Return the place of the next worker; None where nobody is left."""
         current = self._on_trial
         if current >= 0 and self.left[current] > 0 and self._votes[current] < _TRIAL:
             return current
@@ -118,7 +118,7 @@ class BatchSelection:
         self._by_worker: dict[int, Vector] = {}
 
     def choose(self, wanted: int, sampler: ThompsonSampler | None) -> list[Question]:
-        """The best questions; fewer where nobody may be asked any more."""
+        """Return the best questions; fewer where nobody may be asked any more."""
         chosen: list[Question] = []
         while len(chosen) < wanted:
             if sampler is None:
@@ -159,7 +159,7 @@ class BatchSelection:
         return precision / (1.0 + precision * self._batch.variance) * self._batch.worth
 
     def _most_valuable(self, most: int) -> NDArray[np.bool_]:
-        """The candidates worth most at the outset, of all and of those that join islands."""
+        """Return the candidates worth most at the outset, of all and of those that join islands."""
         gain = self._gain(self._by_anyone)
         keep = np.zeros(len(gain), bool)
         links = self._component[self._a] != self._component[self._b]
@@ -174,7 +174,7 @@ class BatchSelection:
         return vote_precision(difference, self._batch.variance, types, share, offset)
 
     def _of_worker(self, s: int) -> Vector:
-        """The precision that a vote of this worker adds; 0 on pairs that it has judged."""
+        """Return the precision that a vote of this worker adds; 0 on pairs that it has judged."""
         if s not in self._by_worker:
             precision = self._precision(self._state.types[s], self._state.share[s], s)
             keys = pair_keys(self._a, self._b, len(self._component))

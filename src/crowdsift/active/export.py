@@ -147,7 +147,7 @@ def export_votes(
 
 
 def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
-    """The fit of a folder of which the votes are written."""
+    """Return the fit of a folder of which the votes are written."""
     if fitted is not None or method is not None:
         raise RequestError(
             f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; a method or "
@@ -181,7 +181,7 @@ def _fit_of(
     coded: CodedVotes, method: str | Model | None, fitted: Any, threads: int | None,
     progress: Progress | None,
 ) -> Fit:  # fmt: skip
-    """The fit that was given, or that of the votes."""
+    """Return the fit that was given, or that of the votes."""
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
         if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
@@ -210,7 +210,7 @@ def _added(
     coded: CodedVotes, result: VoteLabels, turned: NDArray[np.bool_],
     values: dict[str, NDArray[np.float64]], kept: NDArray[np.intp], texts: str | None, to: str,
 ) -> Added:  # fmt: skip
-    """The columns that are written beside those of the source."""
+    """Return the columns that are written beside those of the source."""
     taken = _taken(coded)
     renamed = {
         name: _ORIGINAL + name
@@ -236,7 +236,7 @@ def _added(
 
 
 def _prompt_beside_messages(coded: CodedVotes) -> str:
-    """The column of prompts as text beside conversations that hold them; "" for none."""
+    """Return the column of prompts as text beside conversations that hold them; "" for none."""
     # TRL puts prompt and reply together, so a text cannot stand before a list of messages; where
     # there is no prompt it takes what the two conversations share.
     if not coded.by or coded.by != "prompt" or coded.by not in coded.table.written_names:
@@ -248,7 +248,7 @@ def _prompt_beside_messages(coded: CodedVotes) -> str:
 
 
 def _taken(coded: CodedVotes) -> set[str]:
-    """The names of the source's columns, but for upper case; each must be there once."""
+    """Return the names of the source's columns, but for upper case; each must be there once."""
     names = [name.casefold() for name in coded.table.written_names]
     for name in names:
         if not name or names.count(name) > 1:
@@ -261,7 +261,7 @@ def _taken(coded: CodedVotes) -> set[str]:
 
 
 def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
-    """The text of every item, from another file."""
+    """Return the text of every item, from another file."""
     source, colon, column = texts.rpartition(":")
     if not colon or not source or not column:
         raise RequestError(f"texts are given as ITEMS.csv:COLUMN, not {texts!r}")
@@ -280,7 +280,7 @@ def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
 
 
 def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -> str:
-    """The kind of the file; wrong requests are refused before any work."""
+    """Return the kind of the file; wrong requests are refused before any work."""
     if to not in ("plain", "trl"):
         raise RequestError(f"to must be 'plain' or 'trl', not {to!r}")
     if flip not in _FLIPS:
@@ -406,7 +406,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
 
 
 def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
-    """The row in the table of items for every code of the votes."""
+    """Return the row in the table of items for every code of the votes."""
     place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]

@@ -54,7 +54,7 @@ class Comparison:
         return list(self.items["item"][order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """The figures and the table as one object."""
+        """Return the figures and the table as one object."""
         names = ("correlation", "corrected_correlation")
         found: dict[str, Any] = {"shared_items": self.items.height, "level": self.level}
         for name, values in zip(names, (self.correlation, self.corrected), strict=True):
@@ -70,7 +70,7 @@ class Comparison:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        """The result in sentences."""
+        """Return the result in sentences."""
         level = level_text(self.level)
 
         def figure(values: tuple[float, float, float]) -> str:

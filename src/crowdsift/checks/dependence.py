@@ -60,7 +60,7 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
 
 
 def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
-    """The fields of a fit that its rows change: intervals of groups, drift over time."""
+    """Return the fields of a fit that its rows change: intervals of groups, drift over time."""
     fields: dict[str, Any] = {}
     if rows is None:
         return fields
@@ -76,7 +76,7 @@ def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
 
 
 def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
-    """The fields of a fit whose intervals take votes of one group as dependent."""
+    """Return the fields of a fit whose intervals take votes of one group as dependent."""
     # In methods with workers the curvature is that with their slopes held fixed, and the method's
     # own intervals become wider by what the sandwich is wider than this curvature says.
     votes, posterior = fit.votes, fit.posterior
@@ -143,7 +143,7 @@ def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCova
 
 
 def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
-    """The covariance about the means of components."""
+    """Return the covariance about the means of components."""
     same = component[:, None] == component[None, :]
     centre = np.eye(len(component)) - same / same.sum(axis=1)
     return np.asarray(np.where(same, centre @ matrix @ centre.T, 0.0))
@@ -152,7 +152,7 @@ def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
 def _table(
     fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None
 ) -> Table:
-    """The table of items with the limits that follow from the covariance."""
+    """Return the table of items with the limits that follow from the covariance."""
     old, order = fit.item_table, np.argsort(row, kind="stable")
     score = old["score"].astype(np.float64)[row]
     lower, upper = limits(score, sd, fit.level)
@@ -196,7 +196,7 @@ class Drift(NamedTuple):
         return list(self.workers["worker"][order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, as `summary.json` holds them."""
+        """Return the figures, as `summary.json` holds them."""
         named = [str(label) for label in self.drifting]
         return {"crowd_change": self.crowd_change, "crowd_z": self.crowd_z, "workers": named}
 

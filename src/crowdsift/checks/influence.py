@@ -56,7 +56,7 @@ class ScoreModel:
 
     @staticmethod
     def of(fit: Fit, votes: Comparisons) -> ScoreModel:
-        """The model that stands for a fit; the codes are those of the votes."""
+        """Return the model that stands for a fit; the codes are those of the votes."""
         prior = float(fit.parameters.get("penalty", 1.0))
         if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled
             prior = float(fit.population.get("scale", 1.0)) ** 2
@@ -67,7 +67,7 @@ class ScoreModel:
         )  # fmt: skip
 
     def scores(self, weight: Vector, start: Vector) -> Vector:
-        """The maximum for these weights, by Newton's method; long steps are halved."""
+        """Return the maximum for these weights, by Newton's method; long steps are halved."""
         scores = start
         for _ in range(_MOST_STEPS):
             gradient, hessian = self.derivatives(scores, weight)
@@ -83,7 +83,7 @@ class ScoreModel:
     def without(
         self, scores: Vector, weight: Vector, rows: NDArray[np.int64], hessian: Vector
     ) -> Vector:
-        """The scores after one Newton step without these rows; `hessian` is that of all."""
+        """Return the scores after one Newton step without these rows; `hessian` is that of all."""
         part = ScoreModel(
             self.first[rows], self.second[rows], self.outcome[rows], self.slope[rows],
             self.n_items, 0.0,
@@ -126,7 +126,7 @@ class ScoreModel:
         return merged, held, place.astype(np.int64)
 
     def _size(self, scores: Vector, step: Vector, weight: Vector) -> float:
-        """The largest of 1, ½, ¼, ... of the step that does not lower the value."""
+        """Return the largest of 1, ½, ¼, ... of the step that does not lower the value."""
         value, size = self._value(scores, weight), 1.0
         while size > 1e-6 and self._value(scores + size * step, weight) < value:
             size *= 0.5

@@ -94,7 +94,7 @@ class Robustness:
         return f"{text}; {self.note}" if self.note else text
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, as `summary.json` holds them."""
+        """Return the figures, as `summary.json` holds them."""
         reversal = self.leader
         workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
@@ -173,13 +173,13 @@ class _Search:
         return self.votes.has_workers and self.votes.n_workers == 1
 
     def nothing(self, note: str) -> Robustness:
-        """The answer where there is nothing to search."""
+        """Return the answer where there is nothing to search."""
         first, second = (self.votes.items[code] for code in self.order[:2])
         workers = self.votes.n_workers if self.votes.has_workers else 0
         return Robustness(Reversal(first, second), self.votes.total_weight, workers, 0, note=note)
 
     def leader(self) -> Reversal:
-        """The challenger of the first component that needs the fewest votes."""
+        """Return the challenger of the first component that needs the fewest votes."""
         group = self.component == self.component[self.order[0]]
         inside = [code for code in self.order if group[code] and self.counted[code]]
         if len(inside) < 2:
@@ -197,12 +197,12 @@ class _Search:
         return [(a, b) for a, b in pairwise(held) if self.component[a] == self.component[b]]
 
     def reversal(self, above: int, below: int) -> Reversal:
-        """The fewest votes for one pair, and the fewest workers."""
+        """Return the fewest votes for one pair, and the fewest workers."""
         found = self._by_votes(above, [below], np.zeros(1))
         return replace(found, workers=self._by_workers(above, [below]))
 
     def _by_votes(self, above: int, others: list[int], needs: Vector) -> Reversal:
-        """The fewest votes that put one of the others above; the likeliest comes first."""
+        """Return the fewest votes that put one of the others above; the likeliest comes first."""
         # `needs` are how many votes each seems to need, by its first guess.
         items, best = (
             self.votes.items,
@@ -226,7 +226,7 @@ class _Search:
         return best
 
     def _by_workers(self, above: int, others: list[int]) -> tuple[Any, ...] | None:
-        """The smallest set of workers that puts one of the others above."""
+        """Return the smallest set of workers that puts one of the others above."""
         if not self.votes.has_workers or self.one_worker:
             return None
         best: list[int] | None = None
@@ -261,7 +261,7 @@ class _Search:
     def _margins(
         self, above: int, below: int
     ) -> tuple[Callable[[Vector], float], Callable[[Vector], float] | None]:
-        """The difference in a fit of what is left, and in one that takes less work."""
+        """Return the difference in a fit of what is left, and in one that takes less work."""
         if self._near is None:
             return lambda left: self._margin(left, above, below), None
         series = self._near.series()
@@ -272,7 +272,7 @@ class _Search:
         return by(series.whole), by(series.quick)
 
     def _margin(self, left: Vector, above: int, below: int) -> float:
-        """The difference of two scores in a fit of the votes that are left."""
+        """Return the difference of two scores in a fit of the votes that are left."""
         # Infinite where they cannot be compared any more: then nothing is reversed.
         if not (left > 0.0).any():
             return float("inf")
@@ -309,7 +309,7 @@ class _Search:
         return replace(self.votes, weight=left.astype(np.float32)).select(left > 0.0)
 
     def _listed(self, taken: Vector) -> Table:
-        """The votes that were taken away."""
+        """Return the votes that were taken away."""
         rows, votes = np.flatnonzero(taken > 0.0), self.votes
         return Table(
             {
@@ -345,12 +345,12 @@ class VotePath:
         self.guess = int(turned[0]) + 1 if len(turned) else self.length + 1
 
     def taken(self, number: int) -> Vector:
-        """The weight that the first so many removals take from every row."""
+        """Return the weight that the first so many removals take from every row."""
         cells = np.bincount(self._units[:number], self._amounts[:number], self._cells)
         return _taken_by_row(cells.astype(np.float64), self._weight, self._place)
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
-        """The weight taken from every row; None where no set was found."""
+        """Return the weight taken from every row; None where no set was found."""
         # `margin` is the method's difference of the two scores for other weights, `quick` one that
         # costs less and is about the same; each may be asked for `refits` times.
         if not self.length:
@@ -428,7 +428,7 @@ class WorkerPath:
         return [int(tried[int(np.argmin(ends))])]
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> list[int] | None:
-        """The codes of the workers; None where no set was found."""
+        """Return the codes of the workers; None where no set was found."""
         if not self.order:
             return None
 
@@ -484,7 +484,7 @@ def _path(
 
 
 def _lowest(values: Vector, count: int) -> NDArray[np.intp]:
-    """The places of the lowest values, in their order."""
+    """Return the places of the lowest values, in their order."""
     if count < len(values) // 4:
         places = np.argpartition(values, count)[:count]
         return places[np.lexsort((places, values[places]))]
@@ -495,7 +495,7 @@ def _verified(
     margin: Callable[[int], float], quick: Callable[[int], float] | None,
     start: float, guess: int, most: int, refits: int,
 ) -> int | None:  # fmt: skip
-    """The smallest number that `quick` found, if `margin` says the same of it."""
+    """Return the smallest number that `quick` found, if `margin` says the same of it."""
     # Otherwise the search goes on from there by `margin` alone.
     if quick is not None:
         near = _smallest(quick, start, guess, most, refits)
@@ -534,7 +534,7 @@ def _smallest(
 
 
 def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vector:
-    """What was taken, less what can be given back, one vote at a time; for small sets."""
+    """Return what was taken, less what can be given back, one vote at a time; for small sets."""
     if taken.sum() > min(refits, _SINGLY):
         return taken
     for row in np.flatnonzero(taken > 0.0).tolist():
@@ -548,7 +548,7 @@ def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vecto
 
 
 def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Vector:
-    """What is taken of cells, taken of their rows one after the other."""
+    """Return what is taken of cells, taken of their rows one after the other."""
     order = np.argsort(place, kind="stable")
     reached = np.cumsum(weight[order])
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))

@@ -97,7 +97,7 @@ class FitStatistics:
         return list(worker[order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, as `summary.json` holds them.
+        """Return the figures, as `summary.json` holds them.
 
         Examples
         --------
@@ -422,7 +422,7 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
 
 
 def _by_code(fit: Fit, votes: Comparisons) -> Vector:
-    """The scores of the items of the votes; NaN for those without."""
+    """Return the scores of the items of the votes; NaN for those without."""
     padded = np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(fit.item_table["comparisons"] > 0, False)
     row = positions(votes.items, fit.labels, missing=-1)

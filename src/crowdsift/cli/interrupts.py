@@ -64,7 +64,7 @@ def ignore_signals() -> None:
 
 
 def signal_seen() -> int | None:
-    """The last signal, for errors that libraries raise in its place."""
+    """Return the last signal, for errors that libraries raise in its place."""
     return _seen[-1][0] if _seen else None
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_options(**given: Any) -> ReadOptions:
-    """The record of reading from the texts of options, those not given left out."""
+    """Return the record of reading from the texts of options, those not given left out."""
     from crowdsift.errors import RequestError
     from crowdsift.io import ReadOptions
 

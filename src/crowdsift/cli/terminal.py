@@ -34,7 +34,7 @@ def say(message: str) -> None:
 
 
 def command_line() -> str:
-    """The command as it was given, quoted for a shell, without passwords."""
+    """Return the command as it was given, quoted for a shell, without passwords."""
     import shlex
 
     from crowdsift.io import masked
@@ -129,7 +129,7 @@ class _WholeWrites(io.RawIOBase):
 
 @contextmanager
 def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """A line on standard error that says how far a fit is; only on a terminal."""
+    """Yield a line on standard error that says how far a fit is; only on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -141,7 +141,7 @@ def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Pro
 
 @contextmanager
 def log_to_stderr(quiet: bool = False) -> Iterator[None]:
-    """What an engine on a cluster logs (where it runs, what was lost) on standard error."""
+    """Yield what an engine on a cluster logs (where it runs, what was lost) on standard error."""
     log, handler = logging.getLogger("crowdsift"), _StderrHandler()
     before = log.level, log.propagate
     log.propagate = False

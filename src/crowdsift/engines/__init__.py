@@ -160,7 +160,7 @@ def _has_driver() -> bool:
 
 
 def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options of an engine that have a value."""
+    """Return the options of an engine that have a value."""
     if options is not None and not isinstance(options, Mapping):
         raise RequestError(f"engine_options are values by name, not {options!r:.60}")
     return {str(key): value for key, value in (options or {}).items() if value is not None}
@@ -171,7 +171,7 @@ def opened_engine(
     name: str, comparisons: Comparisons, threads: int | None, needs: str,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[Engine]:  # fmt: skip
-    """The engine of that name with its options, closed in the end."""
+    """Yield the engine of that name with its options, closed in the end."""
     # `options`: of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which
     # shards are kept in files, for all; `device` for torch.
     if not isinstance(name, str):
@@ -233,5 +233,5 @@ def _require_pairs(comparisons: Comparisons, memory: str) -> None:
 
 
 def offers(engine: Engine) -> tuple[str, ...]:
-    """The capabilities of an engine."""
+    """Return the capabilities of an engine."""
     return tuple(name for name in CAPABILITIES if getattr(engine, name) is not None)

@@ -160,7 +160,7 @@ class Slopes(Protocol):
         self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *,
         resolution: float = 0.0,
     ) -> Profile:  # fmt: skip
-        """The log-likelihood with the slopes given or, with a prior, each at its optimum.
+        """Return the log-likelihood with the slopes given or, with a prior, each at its optimum.
 
         Each then minimises -log-likelihood + ½·precision·(slope - mean)², from the one given.
         `resolution` is the smallest step of a score that the gradient must resolve: where it is
@@ -196,7 +196,7 @@ class EM(Protocol):
     """Pólya-Gamma expectation maximisation of the logistic model."""
 
     def e_step(self, scores: Items, slopes: Workers, *, resolution: float = 0.0) -> EStep:
-        """The E-step; what it keeps of votes is used by the M-step.
+        """Return the E-step; what it keeps of votes is used by the M-step.
 
         `resolution` is the smallest step of a score that the M-step must resolve: where it is large
         an engine may keep E[ω] in single precision.
@@ -302,7 +302,7 @@ Capability = TypeVar("Capability")
 
 
 def required(capability: Capability | None) -> Capability:
-    """A capability that a method cannot do without."""
+    """Return a capability that a method cannot do without."""
     if capability is None:
         raise RequestError("this engine does not offer what the method needs; use engine 'cpu'")
     return capability

@@ -29,15 +29,15 @@ class DenseOperator:
         self._diagonal = np.diag(matrix).copy() if diagonal is None else diagonal
 
     def multiply(self, v: Vector) -> Vector:
-        """The product with v."""
+        """Return the product with v."""
         return np.asarray(self._matrix @ v)
 
     def diagonal(self) -> Vector:
-        """The diagonal."""
+        """Return the diagonal."""
         return self._diagonal
 
     def pairs(self) -> WeightedPairs:
-        """The entries off the diagonal, of opposite sign."""
+        """Return the entries off the diagonal, of opposite sign."""
         if self._pairs is None:
             raise TypeError("the matrix is no Laplacian of pairs")
         return self._pairs
@@ -86,7 +86,7 @@ class TypeTable:
         )
 
     def reliabilities(self) -> Vector:
-        """The signed grid of every worker, a row each."""
+        """Return the signed grid of every worker, a row each."""
         points = np.tile(mirrored(self.levels), (self._n, 1))
         for s, levels in self.adaptive.items():
             points[s] = mirrored(levels)
@@ -140,7 +140,7 @@ class TypeTable:
         return changed
 
     def likelihood(self, s: int) -> Vector:
-        """The likelihood of a worker's reliabilities, summed over widths, at most 1 each."""
+        """Return the likelihood of a worker's reliabilities, summed over widths, at most 1 each."""
         relative = np.exp(np.maximum(self.messages[s] - self.messages[s].max(), -55.0))
         slices = relative[: self._n_regular()].reshape(-1, 2 * len(self.levels) + 1)
         return np.asarray(slices.sum(axis=0))
@@ -189,13 +189,13 @@ def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Ve
 
 
 def _cell_at(levels: Vector, place: float) -> float:
-    """The distance of the two levels about a place, or of the nearest two."""
+    """Return the distance of the two levels about a place, or of the nearest two."""
     at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
     return float(levels[at] - levels[at - 1])
 
 
 def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:
-    """The prior's masses on a worker's own mirrored levels."""
+    """Return the prior's masses on a worker's own mirrored levels."""
     # The density prior/width is linear between the common levels; the mass at 0 stays at 0.
     half = len(common)
     widths = np.gradient(mirrored(common))

@@ -281,7 +281,7 @@ class RunSites(TypeSites, Protocol):
         """
 
     def copy(self) -> Self:
-        """The same sites once more."""
+        """Return the same sites once more."""
 
     @changes
     def suspend(self) -> None:
@@ -323,7 +323,7 @@ class SavableSites(Protocol):
     """Sites that can be read and replaced, one by one."""
 
     def vote_sites(self) -> VoteSites:
-        """The sites as they stand, in single precision."""
+        """Return the sites as they stand, in single precision."""
 
     @changes
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
@@ -369,5 +369,5 @@ class Grid(Protocol):
 
 
 def mirrored(levels: Vector) -> Vector:
-    """The signed grid of positive levels: their negatives, 0, and themselves."""
+    """Return the signed grid of positive levels: their negatives, 0, and themselves."""
     return np.concatenate([-levels[::-1], [0.0], levels])

@@ -98,13 +98,13 @@ class Operator(Protocol):
     """
 
     def multiply(self, v: Items) -> Items:
-        """The product with v."""
+        """Return the product with v."""
 
     def diagonal(self) -> Items:
-        """The diagonal."""
+        """Return the diagonal."""
 
     def pairs(self) -> WeightedPairs:
-        """The entries off the diagonal with opposite sign, of a Laplacian."""
+        """Return the entries off the diagonal with opposite sign, of a Laplacian."""
 
     def solve(
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000

@@ -57,7 +57,7 @@ class Map(Protocol):
         """Call the method of that name of every part with its own arguments."""
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """The attribute of that name of every part."""
+        """Return the attribute of that name of every part."""
 
 
 class InProcess:
@@ -70,7 +70,7 @@ class InProcess:
         ]
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """An attribute of every part."""
+        """Return an attribute of every part."""
         return [getattr(part, name) for part in parts]
 
 
@@ -90,7 +90,7 @@ class Plan:
     map: Map = field(default_factory=InProcess)
 
     def split(self, form: Form, value: Any, parts: Sequence[Any]) -> list[Any]:
-        """An argument as each shard gets it."""
+        """Return an argument as each shard gets it."""
         count = len(self.bounds) - 1
         if value is None or (form.kind in (Kind.SAME, Kind.ITEMS, Kind.TOTAL) and not form.record):
             return [value] * count
@@ -116,7 +116,7 @@ class Plan:
         return np.split(value, ends[:-1])
 
     def join(self, form: Form, values: list[Any]) -> Any:
-        """The result of all shards."""
+        """Return the result of all shards."""
         if values[0] is None:
             return None
         if form.protocol is not None:
@@ -192,7 +192,7 @@ class ShardedOperator(Sharded):
 
 
 def _laplacian(pairs: WeightedPairs, n_items: int) -> Callable[[Vector], Vector]:
-    """The product with a Laplacian given by its pairs."""
+    """Return the product with a Laplacian given by its pairs."""
     low, high, weight = pairs.low.astype(np.int64), pairs.high.astype(np.int64), pairs.weight
 
     def multiply(v: Vector) -> Vector:
@@ -291,7 +291,7 @@ class ShardedEngine:
 def sharded_engine(
     comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int,
 ) -> ShardedEngine:  # fmt: skip
-    """The votes in so many shards (fewer where there are fewer workers), in this process."""
+    """Return the votes in so many shards (fewer where there are fewer workers), in this process."""
     bounds = worker_ranges(comparisons.offsets, shards)
     ranges = list(pairwise(bounds))
     parts = [of_workers(comparisons, begin, end) for begin, end in ranges]
@@ -336,7 +336,7 @@ class PassSignature:
 
 @cache
 def signature(protocol: type, name: str) -> PassSignature:
-    """The forms of a method of a protocol."""
+    """Return the forms of a method of a protocol."""
     method = getattr(protocol, name)
     hints = _hints(method, protocol)
     result = _form(hints.pop("return", None), protocol)
@@ -347,7 +347,7 @@ def signature(protocol: type, name: str) -> PassSignature:
 
 @cache
 def attributes(protocol: type) -> dict[str, Form]:
-    """The forms of what a protocol holds beside its methods."""
+    """Return the forms of what a protocol holds beside its methods."""
     return {key: _form(hint, protocol) for key, hint in _hints(protocol, protocol).items()}
 
 
@@ -364,7 +364,7 @@ def _hints(of: Any, protocol: type) -> dict[str, Any]:
 
 
 def _form(hint: Any, protocol: type) -> Form:
-    """The form of an annotation: its kind, or the record or protocol that it names."""
+    """Return the form of an annotation: its kind, or the record or protocol that it names."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not NoneType)

@@ -44,7 +44,7 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
 
 
 def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
-    """The votes of a range of workers, of all the items; gold is the last worker of all."""
+    """Return the votes of a range of workers, of all the items; gold is the last worker of all."""
     rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
     beyond = max(votes.n_workers - end, 0)
     return replace(
@@ -66,7 +66,7 @@ def shared_pairs(
 
 
 def distinct_pairs(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64]:
-    """The distinct pairs whose lower item is in a range, as low·K + high, in order."""
+    """Return the distinct pairs whose lower item is in a range, as low·K + high, in order."""
     low = np.minimum(votes.first, votes.second)
     high = np.maximum(votes.first, votes.second)
     inside = (low >= begin) & (low < end)

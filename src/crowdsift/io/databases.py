@@ -55,7 +55,7 @@ _READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATA
 
 
 def file_of(address: str) -> str:
-    """The path of a database that is a file, as sqlite:///votes.db or the path itself."""
+    """Return the path of a database that is a file, as sqlite:///votes.db or the path itself."""
     path = address.partition("://")[2] if "://" in address else address
     path = path[1:] if path.startswith("/") and "://" in address else path
     path = os.path.expanduser(path)
@@ -259,7 +259,7 @@ def require_driver(address: str) -> Any:
 
 
 def _escaped(path: str) -> str:
-    """A path inside the URI of SQLite."""
+    """Return a path inside the URI of SQLite."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -273,7 +273,7 @@ def _with_timeout(address: str) -> str:
 
 
 def reason(error: Exception, address: str) -> str:
-    """What a driver says, in one line, without secrets."""
+    """Return what a driver says, in one line, without secrets."""
     first = str(error).strip().split("\n", 1)[0]
     first = re.sub(r"^[A-Z_]+: (\[\w+\] )?|^\[\w+\] ", "", reason_of(Exception(first)))
     secrets = [value for key, value in parse_qsl(urlsplit(address).query) if "passw" in key]

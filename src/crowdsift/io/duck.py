@@ -482,7 +482,7 @@ class FileSource(Source):
 
 
 def _shown_path(path: str) -> str:
-    """A path as it can be printed, whatever bytes are in it."""
+    """Return a path as it can be printed, whatever bytes are in it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -510,7 +510,7 @@ def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False)
 
 
 def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
-    """The labels by code, as values of Python; times with a zone are in UTC."""
+    """Return the labels by code, as values of Python; times with a zone are in UTC."""
     if kind == "TIMESTAMP WITH TIME ZONE":
         rows = query("SELECT epoch_us(label) FROM labels ORDER BY code").fetchall()
         return [_EPOCH + timedelta(microseconds=count) for (count,) in rows]

@@ -402,14 +402,14 @@ def _write_lines(path: str, records: Iterator[dict[str, Any]]) -> None:
 
 
 def _names(columns: Mapping[str, Sequence[Any]], added: Added) -> list[str]:
-    """The columns that are written, in their order."""
+    """Return the columns that are written, in their order."""
     names = [added.renamed.get(name, name) for name in columns]
     names += [] if added.turned is None else added.turned[0]
     return list(dict.fromkeys([*names, *added.numbers, *added.labels]))
 
 
 def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dict[str, Any]]:
-    """The rows that are written, one dictionary each."""
+    """Yield the rows that are written, one dictionary each."""
     height = len(next(iter(columns.values())))
     rows = np.arange(height) if added.rows is None else added.rows
     numbers = {name: values.tolist() for name, values in added.numbers.items()}
@@ -428,7 +428,7 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
 
 
 def _cell(value: Any) -> Any:
-    """A value as a field of CSV."""
+    """Return a value as a field of CSV."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
@@ -471,7 +471,7 @@ class UnfoldedSource(ArraySource):
         write_records(columns, path, kind, added)
 
     def _written(self, name: str) -> list[Any]:
-        """A column with its whole texts."""
+        """Return a column with its whole texts."""
         entries: list[Any] = self._columns[name].tolist()
         if not self._texts:
             return entries

@@ -72,7 +72,7 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
 
 
 def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
-    """The votes with the class of every item, from a mapping or from "ITEMS.csv:COLUMN".
+    """Return the votes with the class of every item, from a mapping or from "ITEMS.csv:COLUMN".
 
     Examples
     --------
@@ -190,7 +190,7 @@ _ROLES = ("winner", "loser")
 
 
 def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
-    """The codes of labels among the items of the votes, -1 where there is none."""
+    """Return the codes of labels among the items of the votes, -1 where there is none."""
     known = votes.items.tolist()
     if not votes.by:
         return match_labels(labels, known)
@@ -254,7 +254,7 @@ def _refuse_cycle(
 
 
 def _cycle(edges: list[tuple[int, int]]) -> list[int]:
-    """A cycle of the directed graph as its items in order; empty where there is none."""
+    """Return a cycle of the directed graph as its items in order; empty where there is none."""
     below: dict[int, list[int]] = {}
     above: dict[int, list[int]] = {}
     for better, worse in edges:
@@ -289,7 +289,7 @@ _WORKERS = ("worker", "annotator", "annotator_id", "worker_id", "judge", "Worker
 
 
 def read_labels(source: Any, column: str = "item") -> list[Any]:
-    """The distinct labels of a column of a file.
+    """Return the distinct labels of a column of a file.
 
     Examples
     --------
@@ -334,7 +334,7 @@ class PairQueries(NamedTuple):
 def read_pair_queries(
     source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = ""
 ) -> PairQueries:
-    """The pairs of a file, one per row, in the order of the file."""
+    """Return the pairs of a file, one per row, in the order of the file."""
     # `source`: a file or frame with the columns first and second (or left and right, winner and
     # loser, chosen and rejected, model_a and model_b), optionally worker, and the context's;
     # `items`, `workers`: the labels of a fit. A label matches exactly or as text, and the text of a
@@ -369,7 +369,7 @@ def _pair(table: Source) -> tuple[str, str]:
 
 
 def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
-    """The entries of a column, row by row; None for those without one, if these may be."""
+    """Return the entries of a column, row by row; None for those without one, if these may be."""
     if not blank:
         labels, codes = table.entries(column, "label")
         return [labels[code] for code in codes.tolist()]
@@ -387,7 +387,7 @@ def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
 
 
 def _cut(label: Any) -> Any:
-    """A reply, with its prompt where there is one, as the label it has in a fit."""
+    """Return a reply, with its prompt where there is one, as the label it has in a fit."""
     if isinstance(label, tuple):
         prompt, reply = label
         return prompt if isinstance(prompt, tuple) else prompt_label(prompt), reply_label(reply)
@@ -413,7 +413,7 @@ class ItemsTable(NamedTuple):
 def with_item_features(
     votes: Comparisons, items: Any = None, text: Any = None, missing: str = "error"
 ) -> Comparisons:
-    """The votes with features of their items."""
+    """Return the votes with features of their items."""
     # `items`: a file or frame with the column item and columns of numbers, or one of lists
     # (embeddings); "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may
     # be a matrix; or several of these in a list; `missing`: what to do about items without
@@ -455,7 +455,7 @@ def with_item_features(
 
 
 def read_table(given: Any, by: By = "") -> ItemsTable:
-    """A table of items: all its columns but item and score, or those that are named."""
+    """Return a table of items: all its columns but item and score, or those that are named."""
     if isinstance(given, str):
         source, colon, columns = given.rpartition(":")
         wanted = tuple(name.strip() for name in columns.split(",")) if colon and source else ()
@@ -494,7 +494,7 @@ def _labels_alone(given: Mapping[str, Any]) -> ItemsTable:
 
 
 def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTable:
-    """The table of further items, with the columns that these blocks are made of."""
+    """Return the table of further items, with the columns that these blocks are made of."""
     if isinstance(items, Mapping) and any(getattr(c, "ndim", 1) == 2 for c in items.values()):
         return read_table(items)
     kinds = {name: block.kind for block in blocks for name in block.columns}
@@ -555,7 +555,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _numbers(table: Any, name: str) -> NDArray[np.float64]:
-    """A column of numbers, NaN where there is none; text is refused."""
+    """Return a column of numbers, NaN where there is none; text is refused."""
     values = np.asarray(table.numbers(name), np.float64)
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         given = table.value(name, row)
@@ -584,7 +584,7 @@ def _lists(table: Any, name: str) -> list[Any] | None:
 
 
 def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
-    """A column of lists of numbers, all of one length; None where one is missing."""
+    """Return a column of lists of numbers, all of one length; None where one is missing."""
     size = next((len(row) for row in rows if row is not None), 0)
     for number, row in enumerate(rows):
         if row is not None and len(row) != size:
@@ -643,7 +643,7 @@ def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
 
 
 def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[FeatureBlock]:
-    """The blocks of one table for the items at these places; -1 is missing."""
+    """Return the blocks of one table for the items at these places; -1 is missing."""
     if is_text:
         return _text_blocks(table, place)
     blocks = []
@@ -691,7 +691,7 @@ def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def block_values(block: FeatureBlock, table: ItemsTable) -> NDArray[np.float64]:
-    """The standardised features of a block for the items of another table."""
+    """Return the standardised features of a block for the items of another table."""
     missing = [name for name in block.columns if name not in table.columns]
     if missing:
         raise InputError(
@@ -725,7 +725,7 @@ def _notes(blocks: list[FeatureBlock]) -> list[str]:
 
 
 def _without_items(votes: Comparisons, absent: NDArray[np.bool_]) -> Comparisons:
-    """The votes on the other items alone."""
+    """Return the votes on the other items alone."""
     keep = ~absent[votes.first] & ~absent[votes.second]
     left = votes.select(keep)
     kept = np.zeros(votes.n_items, bool)

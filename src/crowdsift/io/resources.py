@@ -62,7 +62,7 @@ def memory_is_limited() -> bool:
 
 
 def size_of(text: str, what: str = "--memory") -> int:
-    """The bytes of an amount such as 8GB."""
+    """Return the bytes of an amount such as 8GB."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
     amount = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
     if not 1 <= amount < 2**63:
@@ -71,7 +71,7 @@ def size_of(text: str, what: str = "--memory") -> int:
 
 
 def readable(size: float) -> str:
-    """An amount of bytes as a person writes it."""
+    """Return an amount of bytes as a person writes it."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
 
 

@@ -289,7 +289,7 @@ def _private_file() -> Iterator[Path]:
 
 
 def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What DuckDB answers, by column; `columns` is a table that the query may name."""
+    """Return what DuckDB answers, by column; `columns` is a table that the query may name."""
     with _database(os.getpid()).cursor() as connection:
         if columns:
             connection.register("columns", dict(columns))

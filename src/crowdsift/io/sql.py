@@ -173,12 +173,12 @@ def literal(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
+    """Return a name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def reason_of(error: Exception) -> str:
-    r"""What DuckDB said, in one line, without its advice."""
+    r"""Return what DuckDB said, in one line, without its advice."""
     first = str(error).split("\n", 1)[0]
     return first.split("Error: ", 1)[-1].rstrip(" .")
 
@@ -203,7 +203,7 @@ def identifiers(condition: str) -> set[str]:
 
 
 def wrong_condition(condition: str, reason: str) -> RequestError:
-    """The error for a condition that SQL does not take."""
+    """Return the error for a condition that SQL does not take."""
     shown = condition if len(condition) <= 100 else f"{condition[:97]}..."
     return RequestError(
         f'--where (where=): "{shown}" is not a condition on the columns ({reason}); write it as '
@@ -215,7 +215,7 @@ def wrong_condition(condition: str, reason: str) -> RequestError:
 def numeric_columns(
     execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str
 ) -> set[str]:
-    """The columns of text that a condition compares with numbers, and that hold numbers."""
+    """Return the columns of text that a condition compares with numbers, and that hold numbers."""
     # `condition`: the condition. Where SQL takes it with text, no column is a number.
     import duckdb
 
@@ -298,12 +298,12 @@ def is_study(source: Any) -> bool:
 
 
 def masked(text: str) -> str:
-    """A text in which addresses of databases have neither user nor password."""
+    """Return a text in which addresses of databases have neither user nor password."""
     return _SECRETS.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
 
 
 def shown_address(address: str) -> str:
-    """An address as it may be shown and stored: where, and never who."""
+    """Return an address as it may be shown and stored: where, and never who."""
     if kind_of_database(address) != "postgresql":
         return address
     parts = urlsplit(address)

@@ -314,7 +314,7 @@ def repair(
 def _checked_records(
     text: IO[str], header: Header, source: str, broken: dict[int, str] | None
 ) -> Iterator[list[str]]:
-    """The records after the header; those that are none are refused, or noted in `broken`."""
+    """Yield the records after the header; those that are none are refused, or noted in `broken`."""
     width, row = len(header.names), -1
     lines = _bare_quotes(text, header.delimiter)
     records = csv.reader(lines, delimiter=header.delimiter, strict=broken is None)

@@ -120,7 +120,7 @@ def evaluate(
 def chosen_models(
     methods: str | Sequence[str | Model], dimensions: int | str | None = None
 ) -> list[Model]:
-    """The models that are meant by "all", by names separated by commas, or by a sequence."""
+    """Return the models that are meant by "all", by names separated by commas, or by a sequence."""
     # `dimensions` is for sift among them.
     if isinstance(methods, str):
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
@@ -279,7 +279,7 @@ def _predicted(
 
 
 def _best(found: list[LeftOut | None]) -> LeftOut | None:
-    """The predictions of the smallest loss."""
+    """Return the predictions of the smallest loss."""
     run = [left for left in found if left is not None]
     return min(run, key=lambda left: float(left.weight @ left.losses)) if run else None
 
@@ -305,7 +305,7 @@ def _left_out_record(
 
 
 def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """The standard error of a weighted mean, a row of weight w being w votes."""
+    """Return the standard error of a weighted mean, a row of weight w being w votes."""
     total = float(weight.sum())
     mean = float(weight @ values) / total
     return float(np.sqrt(weight @ (values - mean) ** 2) / total)

@@ -78,7 +78,7 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
 
 
 def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
-    """The votes with sides: where they are unknown, one fixed random side for every pair."""
+    """Return the votes with sides: where they are unknown, one fixed random side for every pair."""
     if votes.sides_known:
         return votes
     _, pair = pair_codes(votes.first, votes.second, votes.n_items)
@@ -136,7 +136,7 @@ def _joined(
     votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32],
     kinds: NDArray[np.str_], each: int,
 ) -> Comparisons:  # fmt: skip
-    """The votes and those of spammers, under names that nobody has."""
+    """Return the votes and those of spammers, under names that nobody has."""
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
     taken = {str(label) for label in votes.workers}

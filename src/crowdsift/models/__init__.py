@@ -35,7 +35,7 @@ DEFAULT = Sift.name
 
 
 def model(name: str, **values: Any) -> Model:
-    """The model of that name, with hyper-parameters other than the defaults where given.
+    """Return the model of that name, with hyper-parameters other than the defaults where given.
 
     Examples
     --------

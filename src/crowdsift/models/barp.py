@@ -50,7 +50,7 @@ class BARP(LikelihoodModel):
     likelihood: ClassVar[str] = "shifted-logit"
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons with the difference of classes as features."""
+        """Return the comparisons with the difference of classes as features."""
         codes = comparisons.item_class
         if codes is None:
             if not self.reduced:
@@ -76,7 +76,7 @@ class BARP(LikelihoodModel):
         return np.zeros(n_features)
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """The biases."""
+        """Return the biases."""
         columns = {f"class_bias_{c + 1}": theta[:, c].copy() for c in range(theta.shape[1])}
         return WorkerEstimate(extra=columns)
 

@@ -154,7 +154,7 @@ class BoraMAP(BoltzmannModel):
     def _estimate(
         self, engine: Engine, found: Vector, at: Profile, trace: list[float], rule: StoppingRule
     ) -> tuple[Estimate, float]:
-        """The estimate of unit size, and the size that the mode had."""
+        """Return the estimate of unit size, and the size that the mode had."""
         scores = found - found.mean()
         size = float(np.sqrt(np.mean(scores**2)))
         if size < 1e-9:  # the votes are all ties

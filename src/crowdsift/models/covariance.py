@@ -43,7 +43,7 @@ class ScorePrecision:
     def of(
         laplacian: Operator, facts: Facts, shift: float, size: float = 1.0
     ) -> ScorePrecision | None:
-        """That of a Laplacian; None where all components are large."""
+        """Return that of a Laplacian; None where all components are large."""
         if not exact_items(facts.component).any():
             return None
         return ScorePrecision(*laplacian.pairs(), facts.component, shift, size)
@@ -188,7 +188,7 @@ class ComponentCovariance:
         return np.where(self.exact, exact, otherwise)
 
     def dense(self) -> Vector | None:
-        """The covariance as one matrix; None where some is not known or items are many."""
+        """Return the covariance as one matrix; None where some is not known or items are many."""
         n = len(self.component)
         if n > MOST_ITEMS or not self.exact.all():
             return None
@@ -215,7 +215,7 @@ def difference_variance(
 
 
 def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """The items of components that are small enough for an exact covariance."""
+    """Return the items of components that are small enough for an exact covariance."""
     sizes = np.bincount(component).astype(np.int64)
     order = np.argsort(sizes, kind="stable")
     small = np.zeros(len(sizes), bool)

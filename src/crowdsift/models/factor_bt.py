@@ -54,7 +54,7 @@ class FactorBT(LikelihoodModel):
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_skill",)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons with the side as their first feature."""
+        """Return the comparisons with the side as their first feature."""
         features, names = comparisons.features, comparisons.feature_names
         if comparisons.sides_known:
             left = np.ones((len(comparisons), 1), np.float32)
@@ -91,5 +91,5 @@ class FactorBT(LikelihoodModel):
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The mean over both sides: σ(γ) σ(d) + σ(-γ)/2."""
+        """Return the mean over both sides: σ(γ) σ(d) + σ(-γ)/2."""
         return reliability * sigmoid(difference) + 0.5 * (1.0 - reliability)

@@ -53,7 +53,7 @@ class LikelihoodModel(Model):
             )
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons without features that this method has no use for."""
+        """Return the comparisons without features that this method has no use for."""
         return comparisons.with_features(None)
 
     @abstractmethod
@@ -61,7 +61,7 @@ class LikelihoodModel(Model):
         """θ₀, the parameters of every worker at the start and the centre of their prior."""
 
     def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
-        """What the result says of workers, from their parameters and standard deviations."""
+        """Return what the result says of workers, from their parameters and standard deviations."""
         return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
 
     def estimate(

@@ -82,7 +82,7 @@ def _leaves(x: Vector, direction: Vector, length: float, diagonal: Vector, radiu
 
 
 def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> float:
-    """The t > 0 with x + t·direction on the boundary of the region."""
+    """Return the t > 0 with x + t·direction on the boundary of the region."""
     a = float(diagonal @ direction**2)
     b = float(diagonal @ (x * direction))
     c = float(diagonal @ x**2) - radius**2

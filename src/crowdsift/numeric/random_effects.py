@@ -49,7 +49,7 @@ class RandomEffects(NamedTuple):
 
     @staticmethod
     def of_messages(nu: Vector, tau: Vector, weight: Vector, start: float) -> RandomEffects:
-        """The maximum of the evidence that is uphill from the variance `start`."""
+        """Return the maximum of the evidence that is uphill from the variance `start`."""
         # Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
@@ -98,7 +98,7 @@ def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[f
 
 
 def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
-    """The derivative of the evidence in t², with g at its best for this t²."""
+    """Return the derivative of the evidence in t², with g at its best for this t²."""
     inverse = 1.0 / (1.0 + variance * tau)
     share = weight * inverse
     mean = float(share @ nu) / (1.0 + float(share @ tau))

@@ -37,7 +37,7 @@ class Bracket(NamedTuple):
 
 
 def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: float) -> float:
-    """A zero of a continuous function in the bracket, to within the tolerance."""
+    """Return a zero of a continuous function in the bracket, to within the tolerance."""
     # The method of Oliveira and Takahashi (2020, "ITP"): the secant point, moved a little towards
     # the middle so that both ends of the bracket close in, and kept so near to the middle that the
     # bracket is never wider than bisection's would be one step earlier. It needs about as many
@@ -88,7 +88,7 @@ def _direction(bracket: Bracket) -> bool:
 
 
 def _resolution(bracket: Bracket) -> float:
-    """A width below which there is no double between the ends."""
+    """Return a width below which there is no double between the ends."""
     return 4.0 * math.ulp(max(abs(bracket.low), abs(bracket.high)))
 
 

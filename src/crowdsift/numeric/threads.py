@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def available_threads() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def thread_count(threads: int | None) -> int:
-    """The number asked for, at most as many as there are cores, or else all of them.
+    """Return the number asked for, at most as many as there are cores, or else all of them.
 
     More threads than cores would wait for each other and each take memory for all items.
 
@@ -43,7 +43,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def thread_notes(threads: int | None) -> list[str]:
-    """A message where more threads are requested than there are cores.
+    """Return a message where more threads are requested than there are cores.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _libraries() -> list[tuple[LibController, int]]:
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
-    """The value as an int, if it is a whole number in the range.
+    """Return the value as an int, if it is a whole number in the range.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def number(name: str, value: Any) -> float:
-    """The value as a float, if it is a finite real number."""
+    """Return the value as a float, if it is a finite real number."""
     real = isinstance(value, int | float | np.integer | np.floating)
     if not real or isinstance(value, bool) or not np.isfinite(float(value)):
         raise RequestError(f"{name} must be a finite number, not {_shown(value)}")
@@ -150,7 +150,7 @@ def number(name: str, value: Any) -> float:
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """The value, if it is True or False.
+    """Return the value, if it is True or False.
 
     Examples
     --------

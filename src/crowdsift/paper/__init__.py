@@ -25,7 +25,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in _KINDS}
 
 
 def experiment(name: str, options: Options) -> Experiment:
-    """The experiment of that name."""
+    """Return the experiment of that name."""
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -78,7 +78,7 @@ class Ablations(Experiment):
         return tuple(name for name, (_, grid) in methods.items() if setting["value"] in grid)
 
     def cost(self, setting: Setting) -> float:
-        """The larger set takes longer."""
+        """Return the larger set takes longer."""
         return len(self.methods(setting)) * (1.0 if setting["data"] == "passage" else 10.0)
 
     def inputs(self) -> list[Path]:

@@ -81,7 +81,7 @@ class Experiment(ABC):
         """All pieces of work, in the order in which they are done."""
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
-        """The methods that are run on a setting."""
+        """Return the methods that are run on a setting."""
         return (*EIGHT, DEFAULT)
 
     def cost(self, setting: Setting) -> float:
@@ -89,16 +89,16 @@ class Experiment(ABC):
         return 1.0
 
     def inputs(self) -> list[Path]:
-        """The files whose content the results depend on."""
+        """Return the files whose content the results depend on."""
         return []
 
     @abstractmethod
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """The records of some methods on one setting."""
+        """Return the records of some methods on one setting."""
 
     @abstractmethod
     def page(self, records: list[Record]) -> Page:
-        """What is shown of finished records."""
+        """Return what is shown of finished records."""
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Where our default stands against the best of the eight, by parts of the experiment."""
@@ -106,7 +106,7 @@ class Experiment(ABC):
 
 
 def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, str]:
-    """A model fitted with one thread, in the form that the votes allow, and what to note."""
+    """Return a model fitted with one thread, in the form that the votes allow, and what to note."""
     from crowdsift.fitting import fit
 
     relaxed, note = chosen.relax(votes)
@@ -120,7 +120,7 @@ def judged(
     setting: Setting, method: str, scores: NDArray[np.float64], truth: NDArray[np.float64],
     seconds: float, note: str,
 ) -> Record:  # fmt: skip
-    """The record of a method whose scores are compared with the truth."""
+    """Return the record of a method whose scores are compared with the truth."""
     from crowdsift.numeric.metrics import measure, measure_up_to_sign
 
     plain, either = measure(scores, truth), measure_up_to_sign(scores, truth)

@@ -69,7 +69,7 @@ class Figure:
     columns: int = 3
 
     def files(self) -> dict[str, list[bytes]]:
-        """The content of the SVG and the PNG by file name."""
+        """Return the content of the SVG and the PNG by file name."""
         require_matplotlib()
         import matplotlib
         from matplotlib.figure import Figure as Canvas
@@ -110,7 +110,7 @@ def require_matplotlib() -> None:
 
 
 def _fewer_colours(png: io.BytesIO) -> bytes:
-    """The same picture in 64 colours, a third of the size."""
+    """Return the same picture in 64 colours, a third of the size."""
     from PIL import Image
 
     with Image.open(png) as picture:

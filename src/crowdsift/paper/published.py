@@ -44,7 +44,7 @@ class Published:
         return float(row[name]), float(row.get(f"{name}_sd") or "nan")
 
     def mean(self, key: Key, method: str, metric: str = "accuracy") -> float | None:
-        """The mean alone."""
+        """Return the mean alone."""
         found = self.figure(key, method, metric)
         return None if found is None else found[0]
 

@@ -49,7 +49,7 @@ class Real(Experiment):
         return (*EIGHT, DEFAULT) if setting["penalty"] == "default" else EIGHT
 
     def cost(self, setting: Setting) -> float:
-        """The larger set takes longer, and a choice tries many penalties."""
+        """Return the larger set takes longer, and a choice tries many penalties."""
         size = {"passage": 1.0, "faceage_subset": 10.0, "faceage": 40.0}[setting["data"]]
         return size * (1.0 if setting["penalty"] == "default" else 30.0)
 

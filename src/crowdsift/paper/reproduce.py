@@ -43,7 +43,7 @@ def perform(
     chosen: Experiment, out: Path, *, jobs: int | None = None, redo: Collection[str] = (),
     progress: Progress | None = None,
 ) -> list[str]:  # fmt: skip
-    """The same for an experiment that is made already."""
+    """Return the same for an experiment that is made already."""
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:
         run_missing(store, thread_count(jobs), progress)

@@ -115,7 +115,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 @contextlib.contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """The environment of the processes that are started inside the block."""
+    """Yield the environment of the processes that are started inside the block."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:

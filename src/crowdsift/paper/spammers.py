@@ -55,7 +55,7 @@ class Spammers(Experiment):
         self._sets = RealVotes(options, ("passage", "faceage_subset"))
 
     def settings(self) -> list[Setting]:
-        """The smaller data set first, each seed by seed, few spammers first."""
+        """Return the smaller data set first, each seed by seed, few spammers first."""
         return [
             {"data": data, "kind": kind, "percent": percent, "seed": seed}
             for data in self._sets.names

@@ -61,12 +61,12 @@ class Store:
             self._records[_key(record["setting"], record["method"])] = record
 
     def missing(self, setting: Setting) -> tuple[str, ...]:
-        """The methods that are not done yet on a setting."""
+        """Return the methods that are not done yet on a setting."""
         methods = self.experiment.methods(setting)
         return tuple(name for name in methods if _key(setting, name) not in self._records)
 
     def records(self) -> list[Record]:
-        """What is done of what was asked for, in the order of the settings and methods."""
+        """Return what is done of what was asked for, in the order of the settings and methods."""
         keys = [
             _key(setting, method)
             for setting in self.experiment.settings()
@@ -147,7 +147,7 @@ class Store:
 
 
 def made_with(folder: Path, data: Path | None = None, fetch: bool = False) -> Options:
-    """The options that a folder was made with."""
+    """Return the options that a folder was made with."""
     path = folder / _RUN
     found = _read_json(path)
     try:
@@ -161,7 +161,7 @@ def _key(setting: Setting, method: str) -> str:
 
 
 def _checked(record: Any) -> Record:
-    """A record with all that tables are made of; else a TypeError, or a KeyError."""
+    """Return a record with all that tables are made of; else a TypeError, or a KeyError."""
     kinds: dict[str, type | tuple[type, ...]] = {
         "setting": dict, "method": str, "figures": dict, "seconds": (int, float), "note": str,
     }  # fmt: skip

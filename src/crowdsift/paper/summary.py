@@ -35,12 +35,12 @@ class Cell:
         return max((len(found) for found in self.values.values()), default=0)
 
     def mean(self, figure: str) -> float:
-        """The mean over seeds; NaN where there is none."""
+        """Return the mean over seeds; NaN where there is none."""
         found = self.values.get(figure, [])
         return math.fsum(found) / len(found) if found else math.nan
 
     def sd(self, figure: str) -> float:
-        """The standard deviation over seeds; NaN of fewer than two."""
+        """Return the standard deviation over seeds; NaN of fewer than two."""
         found = self.values.get(figure, [])
         if len(found) < 2:
             return math.nan
@@ -82,7 +82,7 @@ def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
 
 
 def like_published(method: str, metric: str) -> str:
-    """The figure of ours that the paper's is comparable with."""
+    """Return the figure of ours that the paper's is comparable with."""
     return f"{metric}_up_to_sign" if method in _TURNED else metric
 
 

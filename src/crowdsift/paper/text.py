@@ -14,7 +14,7 @@ FOLDER = "{folder}"  # stands in a page for the way to its figures and tables
 
 
 def share(value: float) -> str:
-    """A share or a correlation with four digits, without the zero before the point."""
+    """Return a share or a correlation with four digits, without the zero before the point."""
     return "" if math.isnan(value) else f"{value:.4f}".replace("0.", ".", 1)
 
 
@@ -30,7 +30,7 @@ def beside(ours: float, theirs: float | None, far: bool | None = None, best: boo
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """A table; the first columns hold texts, the others figures."""
+    """Return a table; the first columns hold texts, the others figures."""
     marks = ["---" if column < texts else "--:" for column in range(len(head))]
     lines = [head, marks, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
@@ -54,7 +54,7 @@ def notes(given: Mapping[str, str]) -> str:
 
 
 def figure_link(name: str, title: str) -> str:
-    """A figure on a page."""
+    """Return a figure on a page."""
     return f"![{title}]({FOLDER}{name}.png)\n"
 
 

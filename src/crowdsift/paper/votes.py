@@ -56,7 +56,7 @@ class RealVotes:
         return list(dict.fromkeys(path for known in self._found.values() for path in known.files))
 
     def votes(self, name: str) -> Comparisons:
-        """The votes."""
+        """Return the votes."""
         return self._get(name).votes
 
     def record(
@@ -76,7 +76,7 @@ class RealVotes:
     def judged(
         self, setting: Setting, method: str, scores: NDArray[np.float64], seconds: float, note: str
     ) -> Record:
-        """The record of scores, one for every item of the votes."""
+        """Return the record of scores, one for every item of the votes."""
         known = self._get(setting["data"])
         truth = np.array([known.truth[item] for item in known.votes.items])
         return judged(setting, method, scores, truth, seconds, note)

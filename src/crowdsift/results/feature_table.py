@@ -53,7 +53,7 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
 
 
 def feature_notes(fitted: FitBuilder) -> Iterator[str]:
-    """What deserves a look."""
+    """Yield what deserves a look."""
     if fitted.votes.item_features is None:
         return
     yield from fitted.votes.item_features.notes
@@ -65,7 +65,7 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
 
 
 def weight_table(found: FeatureEstimate, level: float) -> Table:
-    """The weights of features with limits: the score is Σ weight·(x - mean)/scale."""
+    """Return the weights of features with limits: the score is Σ weight·(x - mean)/scale."""
     # Without those of n-grams, which mean nothing one by one.
     weight, sd = found.head()
     half = half_width(level) * sd
@@ -115,7 +115,7 @@ def _values(
 
 
 def head_bytes(found: FeatureEstimate) -> bytes:
-    """The linear head in safetensors: score = Σ weight·(x - mean)/scale, and its names."""
+    """Return the linear head in safetensors: score = Σ weight·(x - mean)/scale, and its names."""
     weight, sd = found.head()
     groups = found.features.blocks
     scale = np.concatenate([group.scale for group in groups])
@@ -151,7 +151,7 @@ def features_bytes(found: FeatureEstimate) -> bytes:
 
 
 def read_features(content: bytes) -> FeatureEstimate:
-    """What `features_bytes` wrote; ValueError or KeyError where it is damaged."""
+    """Return what `features_bytes` wrote; ValueError or KeyError where it is damaged."""
     tensors, metadata = read_safetensors(content)
     about = json.loads(metadata["about"])
     groups = tuple(
@@ -218,7 +218,7 @@ def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]
 
 
 def covariate_notes(fitted: FitBuilder) -> Iterator[str]:
-    """What deserves a look."""
+    """Yield what deserves a look."""
     found = fitted.estimate.covariates
     if found is None:
         return

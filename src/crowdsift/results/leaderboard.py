@@ -35,7 +35,7 @@ _LATEX = str.maketrans(
 
 
 def leaderboard(fit: Fit, form: str = "markdown") -> str:
-    """The leaderboard as text; see `Fit.leaderboard`."""
+    """Return the leaderboard as text; see `Fit.leaderboard`."""
     if form not in FORMATS.values():
         raise RequestError(
             f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not {form!r}"
@@ -74,7 +74,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
 
 
 def _numbers(fit: Fit) -> Table:
-    """The columns of a leaderboard with all their digits."""
+    """Return the columns of a leaderboard with all their digits."""
     table = fit.shown_items
     names = (*fit.context_columns, "rank", "item", "score", "lower", "upper", "rank_lower",
              "rank_upper", "comparisons", "component", "se")  # fmt: skip

@@ -315,7 +315,7 @@ def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> N
 
 
 def item_codes(fit: Fit) -> NDArray[np.int64]:
-    """The codes of the rows of the item table, as the votes and the posterior have them."""
+    """Return the codes of the rows of the item table, as the votes and the posterior have them."""
     items = fit.labels if fit.posterior is None else fit.posterior.items
     return positions(fit.labels, items)
 

@@ -26,14 +26,14 @@ def is_sequence(value: Any) -> bool:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The labels that are meant."""
+    """Return the labels that are meant."""
     if is_sequence(value):
         return list(value)
     return [value.item() if isinstance(value, np.ndarray) else value]
 
 
 def keys_of(labels: Iterable[Any]) -> list[Any]:
-    """The keys by which labels are distinguished; see `crowdsift.votes.labels`."""
+    """Return the keys by which labels are distinguished; see `crowdsift.votes.labels`."""
     try:
         keys = list(map(key_of, plain(labels)))
         hash(tuple(keys))
@@ -45,7 +45,7 @@ def keys_of(labels: Iterable[Any]) -> list[Any]:
 
 
 def places_of(labels: Iterable[Any]) -> dict[Any, int]:
-    """The place of every label in a list, by its key."""
+    """Return the place of every label in a list, by its key."""
     return {key: place for place, key in enumerate(keys_of(labels))}
 
 

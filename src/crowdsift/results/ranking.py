@@ -120,7 +120,7 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The order along the last axis, from the largest on."""
+    """Return the order along the last axis, from the largest on."""
     # Of integers that hold the depth below the largest, to a part in millions of the range as in
     # the draws themselves, and the item: whole numbers are sorted six times as fast as indices are.
     k = drawn.shape[2]

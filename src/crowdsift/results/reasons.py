@@ -69,7 +69,7 @@ def random_level(model: Model) -> float:
 
 
 def typical_reliability(table: Table, random_level: float = 0.0) -> float:
-    """The yardstick of the verdicts: the median of the workers called reliable or weak."""
+    """Return the yardstick of the verdicts: the median of the workers called reliable or weak."""
     # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
     # words; NaN where there are none.
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))

@@ -38,7 +38,7 @@ class Table(Mapping[str, NDArray[Any]]):
         return len(self._columns)
 
     def __repr__(self) -> str:
-        """The first rows as a table."""
+        """Return the first rows as a table."""
         shown = [[name, *map(_shown, _plain(column[:_SHOWN]))] for name, column in self.items()]
         widths = [max(map(len, cells)) for cells in shown]
         right = [column.dtype.kind in "fiu" for column in self.values()]
@@ -59,19 +59,19 @@ class Table(Mapping[str, NDArray[Any]]):
         return len(next(iter(self._columns.values()), ()))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries, with None where a value is missing."""
+        """Return the rows as dictionaries, with None where a value is missing."""
         names, columns = list(self), [_plain(column) for column in self._columns.values()]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_csv(self) -> str:
-        """The table as CSV text; missing values are empty."""
+        """Return the table as CSV text; missing values are empty."""
         lines = [",".join(map(_cell, self))]
         columns = map(_cells, self._columns.values())
         lines.extend(map(",".join, zip(*columns, strict=True)))
         return "\n".join(lines) + "\n"
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """The table as a frame of pandas, polars or pyarrow, or a Dataset of Hugging Face.
+        """Return the table as a frame of pandas, polars or pyarrow, or a Dataset of Hugging Face.
 
         Examples
         --------
@@ -88,24 +88,24 @@ class Table(Mapping[str, NDArray[Any]]):
         return narwhals.from_dict(columns, backend=backend).to_native()
 
     def in_backend(self, backend: Backend | None) -> Any:
-        """The table as a frame of this library, None: as it is."""
+        """Return the table as a frame of this library, None: as it is."""
         return self if backend is None else self.to_frame(backend)
 
     def to_pandas(self) -> Any:
-        """The table as a frame of pandas."""
+        """Return the table as a frame of pandas."""
         return self.to_frame("pandas")
 
     def to_polars(self) -> Any:
-        """The table as a frame of polars."""
+        """Return the table as a frame of polars."""
         return self.to_frame("polars")
 
     def to_arrow(self) -> Any:
-        """The table as a table of PyArrow."""
+        """Return the table as a table of PyArrow."""
         return self.to_frame("pyarrow")
 
 
 def _shown(value: Any) -> str:
-    """A value as a cell that people read: one line, not too long."""
+    """Return a value as a cell that people read: one line, not too long."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -131,7 +131,7 @@ def _plain(column: NDArray[Any]) -> list[Any]:
 
 
 def _cells(column: NDArray[Any]) -> Iterator[str]:
-    """The fields of a column of CSV; numbers have nothing to quote."""
+    """Return the fields of a column of CSV; numbers have nothing to quote."""
     if column.dtype.kind in "iub":
         return map(str, column.tolist())
     if column.dtype.kind == "f":

@@ -462,7 +462,7 @@ def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _runs(order: Codes, ends: Codes, some: Codes) -> Codes:
-    """The votes of some problems, which lie in runs of the order."""
+    """Return the votes of some problems, which lie in runs of the order."""
     begin = np.where(some > 0, ends[some - 1], 0)
     length = ends[some] - begin
     offset = np.repeat(begin - (np.cumsum(length) - length), length)

@@ -20,17 +20,17 @@ _LEAST_PREFIX = 6  # characters that all labels share, below which they are not 
 
 
 def count(number: float) -> str:
-    """A number of votes, items or workers, with commas."""
+    """Return a number of votes, items or workers, with commas."""
     return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
 
 
 def many(number: float, noun: str) -> str:
-    """A number and its noun."""
+    """Return a number and its noun."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:
-    r"""A share as a percentage; never 0 % or 100 % unless it is exactly that."""
+    r"""Return a share as a percentage; never 0 % or 100 % unless it is exactly that."""
     if share != share:
         return "an unknown share"
     rounded = floor(100.0 * share + 0.5)
@@ -42,12 +42,12 @@ def percent(share: float) -> str:
 
 
 def chance(probability: float) -> str:
-    r"""A probability as a percentage; votes make nothing certain, so never 0 % or 100 %."""
+    r"""Return a probability as a percentage; votes make nothing certain, so never 0 % or 100 %."""
     return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
 
 
 def decimal(value: float, digits: int = 2) -> str:
-    """A number with so many decimals, and a minus sign that is one."""
+    """Return a number with so many decimals, and a minus sign that is one."""
     size = floor(abs(value) * 10**digits + 0.5) / 10**digits
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
@@ -87,7 +87,7 @@ def plain_text(text: str) -> str:
 
 
 def item_label(value: Any, by: Any) -> str:
-    """The text of an item's label; with a context, the item and where it was compared."""
+    """Return the text of an item's label; with a context, the item and where it was compared."""
     if not by:
         return label(value)
     where = value[0] if isinstance(value[0], tuple) else (value[0],)

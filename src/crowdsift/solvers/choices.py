@@ -48,7 +48,7 @@ class ChoiceObjective:
         return value, self._gradient
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients."""
+        """Return a step by conjugate gradients."""
         return NewtonStep.solve(self._multiply, self._gradient, self._diagonal, radius, tolerance,
                                 shift=self._penalty)  # fmt: skip
 
@@ -81,7 +81,7 @@ class ChoiceObjective:
         return low.astype(np.uint32), high.astype(np.uint32), -matrix[low, high]
 
     def _multiply(self, v: Vector) -> Vector:
-        """The product of the information with v."""
+        """Return the product of the information with v."""
         padded = np.append(v, 0.0)
         along = padded[self._choices.plus] - padded[self._choices.minus]
         mean = np.add.reduceat(self._p * along, self._choices.offsets[:-1])

@@ -112,7 +112,7 @@ class WorkerElimination:
                       prior - curvature.value, gradient, curvature)  # fmt: skip
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients on S."""
+        """Return a step by conjugate gradients on S."""
         self._settled, self._left = self.theta, self._at
         hessian, penalty = self._at.curvature.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
@@ -135,7 +135,7 @@ class WorkerElimination:
         )  # fmt: skip
 
     def workers(self) -> Vector:
-        """The parameters of workers at the last point stepped from."""
+        """Return the parameters of workers at the last point stepped from."""
         return self._settled
 
     def start_from(self, theta: Vector) -> None:

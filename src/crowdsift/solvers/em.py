@@ -107,7 +107,7 @@ def _unsymmetric(em: EM, state: EMState, ridge: float, resolution: float) -> EMS
 def _accelerate(
     acceleration: Anderson, point: Vector, scores: Vector, slopes: Vector
 ) -> tuple[Vector, Vector]:
-    """The next point, its scores centred and of unit size as those of every point are."""
+    """Return the next point, its scores centred and of unit size as those of every point are."""
     proposed = acceleration.propose(point, np.concatenate([scores, slopes]))
     ahead = proposed[: len(scores)] - proposed[: len(scores)].mean()
     size = _root_mean_square(ahead)
@@ -123,7 +123,7 @@ def _root_mean_square(x: Vector) -> float:
 def alternate(
     state: EMState, alternations: int, *, shift: float, ridge: float, tolerance: float
 ) -> tuple[Vector, Vector, bool]:
-    """The M-step: so many times scores given slopes, then slopes given scores."""
+    """Return the M-step: so many times scores given slopes, then slopes given scores."""
     # Each half maximises the expected complete log-likelihood Q = Σ n[(y - ½)η - ½E[ω]η²] -
     # ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
     if isinstance(state.e_step, FusedEStep):

@@ -115,7 +115,7 @@ def _settled(
     engine: Engine, prior: DensePrior, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector], shares: Vector | None = None,
 ) -> FeatureMode:  # fmt: skip
-    """The mode at these shares, or those of the prior."""
+    """Return the mode at these shares, or those of the prior."""
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
     penalty, again = _Precision(prior.precision, prior.own), _anew(rule)
@@ -126,7 +126,7 @@ def _settled(
 
 
 def plain_evidence(engine: Engine, scores: Vector, at: Profile, value: float) -> float:
-    """The same evidence of a mode without features, C = I."""
+    """Return the same evidence of a mode without features, C = I."""
     system = SiteSystem(_laplacian(engine, scores, at), np.zeros(len(scores)), 0.0)
     precision = np.eye(len(scores))
     low, high, weight = system.laplacian.pairs()
@@ -163,7 +163,7 @@ def _mode(
     engine: Engine, prior: DensePrior, scores: Vector, at: Profile, trace: list[float],
     rule: StoppingRule, penalty: ScorePrior,
 ) -> FeatureMode:  # fmt: skip
-    """The posterior about a mode."""
+    """Return the posterior about a mode."""
     laplacian = _laplacian(engine, scores, at)
     system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)
     prior.solve(system, scores, 0.0)

@@ -46,7 +46,7 @@ class Objective(Protocol):
         """Value and gradient at x."""
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by the quadratic model, solved to a relative tolerance."""
+        """Return a step by the quadratic model, solved to a relative tolerance."""
 
     def workers(self) -> Vector | None:
         """Parameters of workers at the last point stepped from, where there are any."""
@@ -56,7 +56,7 @@ def minimise(
     objective: Objective, x: Vector, rule: StoppingRule,
     measure: Callable[[Vector], float] | None = None,
 ) -> tuple[Vector, list[float]]:  # fmt: skip
-    """A minimiser near x, and the value before the first and after every iteration."""
+    """Return a minimiser near x, and the value before the first and after every iteration."""
     # The rule gets a measure of the gradient, by default its largest entry. A step that does not
     # lower the value as the model promises is taken back and the region shrinks, unless the promise
     # drowns in rounding and the measure still falls.

@@ -25,10 +25,10 @@ class ScorePrior(Protocol):
         """How much the level of all scores is held."""
 
     def times(self, v: Vector) -> Vector:
-        """The product of P with v."""
+        """Return the product of P with v."""
 
     def diagonal(self) -> Vector | float:
-        """The diagonal of P."""
+        """Return the diagonal of P."""
 
 
 class Ridge:
@@ -88,7 +88,7 @@ class SlopeScale(NamedTuple):
         return t > within and rise(np.log(t - within)) <= 0.0 <= rise(np.log(t + within))
 
     def _rise(self, square: float) -> Callable[[float], float]:
-        """The derivative of the cost in t, by log t."""
+        """Return the derivative of the cost in t, by log t."""
         some = slice(None, None, max(1, len(self.slopes) // _ENOUGH))
         h, optimum = self._information()[some], self._optimum()[some]
         each = self.precision * len(self.slopes) / max(len(h), 1)
@@ -113,7 +113,7 @@ class SlopeScale(NamedTuple):
         return np.maximum(self.curvature - self.precision, 0.0)
 
     def _prior_gradient(self) -> Vector:
-        """The gradient of the prior in a slope, which that of the votes balances."""
+        """Return the gradient of the prior in a slope, which that of the votes balances."""
         gradient: Vector = self.precision * (self.slopes - self.mean)
         return gradient
 
@@ -182,13 +182,13 @@ class CommonSlope:
         self._largest = float((np.abs(self._gradient) / self._diagonal).max(initial=0.0))
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients."""
+        """Return a step by conjugate gradients."""
         return self._solve(radius, tolerance, self._levels)
 
     def _solve(
         self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
-        """A Newton step on the Hessian at the last point, the prior of scores included."""
+        """Return a Newton step on the Hessian at the last point, the prior of scores included."""
         multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
         if isinstance(prior, Ridge):
             shift = prior.level  # no arrays for its products
@@ -216,7 +216,7 @@ class CommonSlope:
         return scores
 
     def profile(self, x: Vector) -> Profile:
-        """What a pass returns at x: the last one, unless its step was taken back."""
+        """Return what a pass returns at x: the last one, unless its step was taken back."""
         if x is not self._x:
             self.evaluate(x)
         return self.at
@@ -256,7 +256,7 @@ class WorkerSlopes(CommonSlope):
         self._from = self._slopes  # at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients on the Schur complement, then to the best scale."""
+        """Return a step by conjugate gradients on the Schur complement, then to the best scale."""
         # Along the scores themselves the Hessian is small, for slopes take up the scale, and far
         # from quadratic: Newton's steps would be many. What the scale costs is known without a
         # pass.
@@ -290,7 +290,7 @@ class WorkerSlopes(CommonSlope):
         return step._replace(x=best * across - x)
 
     def workers(self) -> Vector | None:
-        """The slopes at the last point stepped from."""
+        """Return the slopes at the last point stepped from."""
         return self._from
 
     def start_from(self, slopes: Vector) -> None:

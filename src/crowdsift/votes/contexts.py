@@ -72,7 +72,7 @@ def _apart(
     votes: Comparisons, order: NDArray[np.intp], sizes: NDArray[np.intp], worker: NDArray[np.int64],
     context: NDArray[np.int64],
 ) -> ContextVotes:  # fmt: skip
-    """The votes in this order, so many of each worker in its context."""
+    """Return the votes in this order, so many of each worker in its context."""
     voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
         votes, first=frozen(votes.first[order]), second=frozen(votes.second[order]),
@@ -86,7 +86,7 @@ def _apart(
 
 
 def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
-    """The item and context of every item in a context, and the number of items."""
+    """Return the item and context of every item in a context, and the number of items."""
     # None where no item is in two contexts.
     if not votes.by or not votes.item_contexts.any():
         return None
@@ -97,7 +97,7 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
-    """The same votes on items whatever their context, and the new code of every old one."""
+    """Return the same votes on items whatever their context, and the new code of every old one."""
     # None where most items are in one context only, as replies are to one prompt, but for a few
     # that anybody would write: there is nothing to rank across contexts.
     if not votes.by:

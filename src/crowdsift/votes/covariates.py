@@ -35,7 +35,7 @@ class Design:
     by_items: NDArray[np.bool_]
 
     def without(self, column: int) -> Design:
-        """The design without a column."""
+        """Return the design without a column."""
         kept = np.arange(len(self.names)) != column
         names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
         assert self.votes.features is not None
@@ -48,7 +48,7 @@ class Design:
 def design(
     votes: Comparisons, component: NDArray[np.integer], *, side: bool
 ) -> tuple[Design, tuple[str, ...]]:
-    """The design of these votes, and the names of covariates that are 0 everywhere."""
+    """Return the design of these votes, and the names of covariates that are 0 everywhere."""
     given = votes.features
     x = np.zeros((len(votes), 0)) if given is None else given.astype(np.float64)
     weight = votes.weight.astype(np.float64)

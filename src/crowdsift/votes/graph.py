@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:
-    """The connected component of every item, numbered from 0 by its first item."""
+    """Return the connected component of every item, numbered from 0 by its first item."""
     return _core.components(votes.first, votes.second, votes.n_items)
 
 
 def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Codes:
-    """The number low·K + high of every pair of K items, whichever of the two comes first."""
+    """Return the number low·K + high of every pair of K items, whichever of the two comes first."""
     low, high = np.minimum(first, second), np.maximum(first, second)
     return np.asarray(low.astype(np.int64) * n_items + high, np.int64)
 
@@ -35,7 +35,7 @@ def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: 
 def pair_codes(
     first: NDArray[np.integer], second: NDArray[np.integer], n_items: int
 ) -> tuple[Codes, Codes]:
-    """The distinct keys in rising order, and which of them every pair has."""
+    """Return the distinct keys in rising order, and which of them every pair has."""
     keys, code = np.unique(pair_keys(first, second, n_items), return_inverse=True)
     return keys, code.reshape(-1)
 

@@ -32,7 +32,7 @@ def in_groups(
     worker: NDArray[np.int64], outcome: Vector, weight: Vector, group: NDArray[np.int64],
     threads: int | None = None,
 ) -> GroupedVotes:  # fmt: skip
-    """The rows that the votes were made of, with items distinguished by group."""
+    """Return the rows that the votes were made of, with items distinguished by group."""
     codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
     in_group, inverse = np.unique(ends, return_inverse=True)

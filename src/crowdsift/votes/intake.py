@@ -82,7 +82,7 @@ class Intake:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """The record for a summary."""
+        """Return the record for a summary."""
         return {
             "format": self.format, "rows": self.rows, "used": self.used, "empty": self.empty,
             "duplicates": self.duplicates, "set_aside": self.set_aside, "left_out": self.left_out,

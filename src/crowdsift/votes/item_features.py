@@ -59,7 +59,7 @@ class ItemFeatures:
         return sum(len(block.names) for block in self.blocks)
 
     def without_values(self) -> ItemFeatures:
-        """The same blocks without a row for every item."""
+        """Return the same blocks without a row for every item."""
         empty = np.empty((0, 0), np.float32)
         return replace(self, blocks=tuple(replace(block, values=empty) for block in self.blocks))
 
@@ -68,7 +68,7 @@ def standardised_block(
     name: str, kind: str, columns: tuple[str, ...], names: tuple[str, ...], raw: NDArray[Any],
     rarity: Vector | None = None,
 ) -> FeatureBlock:  # fmt: skip
-    """A block of raw features, one row per item; NaN where one is not known."""
+    """Return a block of raw features, one row per item; NaN where one is not known."""
     raw = np.asarray(raw, np.float64)
     known = np.isfinite(raw)
     count = np.maximum(known.sum(axis=0), 1)

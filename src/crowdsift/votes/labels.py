@@ -37,7 +37,7 @@ class LabelError(Exception):
 
 
 def key_of(label: Any) -> Any:
-    """A dict key under which equal labels meet, and only those."""
+    """Return a dict key under which equal labels meet, and only those."""
     return label if type(label) in _OWN_KEY else (type(label), label)
 
 
@@ -115,7 +115,7 @@ def context_names(by: Any) -> tuple[str, ...]:
 
 
 def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
-    """The values of every context column, then the items, of labels (context, item)."""
+    """Return the values of every context column, then the items, of labels (context, item)."""
     names = context_names(by)
     flat = [(*label[0], label[1]) if len(names) > 1 else label for label in labels]
     return [list(part) for part in zip(*flat, strict=True)] or [[] for _ in range(len(names) + 1)]
@@ -214,7 +214,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
 
 
 def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of every wanted label among the labels, or -1; see `match_items`."""
+    """Return the place of every wanted label among the labels, or -1; see `match_items`."""
     exact = {key_of(label): place for place, label in enumerate(labels)}
     found = [exact.get(key_of(label), -1) for label in wanted]
     if -1 in found:  # as text, then

@@ -54,7 +54,7 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
 
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:
-    """The tie rate of every worker, drawn towards the common one, and the common one."""
+    """Return the tie rate of every worker, drawn towards the common one, and the common one."""
     # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a
     # Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all workers'
     # counts. Both are 0 where the votes have no ties.

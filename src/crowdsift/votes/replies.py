@@ -18,7 +18,7 @@ _BLANKS = str.maketrans("\t\n\r", "   ")
 
 
 def cut(text: str) -> str:
-    """A text as a label: as it is where short, else its beginning and its hash (MD5)."""
+    """Return a text as a label: as it is where short, else its beginning and its hash (MD5)."""
     if len(text) <= LONG:
         return text
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
@@ -37,7 +37,7 @@ def is_cut(label: Any) -> bool:
 
 
 def messages_of(value: Any) -> list[Any] | None:
-    """The messages of a chat, given as a list or as JSON; None for what is no chat."""
+    """Return the messages of a chat, given as a list or as JSON; None for what is no chat."""
     if isinstance(value, str):
         rest = value[1:].lstrip() if value.startswith("[") else ""
         if not rest.startswith("{") and rest != "]":
@@ -64,7 +64,7 @@ def reply_text(value: Any) -> str | None:
 
 
 def prompt_label(value: Any) -> str | None:
-    """The label of a prompt, text or messages; None where there is none."""
+    """Return the label of a prompt, text or messages; None where there is none."""
     if value is None or isinstance(value, str):
         return None if value is None else cut(value)
     messages = messages_of(value)
@@ -72,6 +72,6 @@ def prompt_label(value: Any) -> str | None:
 
 
 def reply_label(value: Any) -> str | None:
-    """The label of a reply; None where there is none."""
+    """Return the label of a reply; None where there is none."""
     text = reply_text(value)
     return None if text is None else cut(text)

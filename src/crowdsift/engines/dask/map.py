@@ -40,7 +40,7 @@ class VoteFiles(Protocol):
 
 
 async def connected_workers(client: Any) -> dict[str, Any]:
-    """The workers that the scheduler knows now; an error where it does not answer."""
+    """Return the workers that the scheduler knows now; an error where it does not answer."""
     try:
         known = await asyncio.wait_for(client.scheduler.identity(), RESPONSE_TIMEOUT)
     except (*LOST, AttributeError):
@@ -178,11 +178,11 @@ class DaskMap:
         return self._sync(parts, name, given)
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """An attribute of every part."""
+        """Return an attribute of every part."""
         return self._sync(parts, name, [None] * len(parts))
 
     def query_votes(self, what: str, given: Any = None) -> list[Any]:
-        """What the process of every shard answers about its votes."""
+        """Return what the process of every shard answers about its votes."""
 
         async def every() -> list[Any]:
             return list(
@@ -221,7 +221,7 @@ class DaskMap:
         return answer
 
     async def _request_or_recover(self, shard: ShardRecord, what: str, given: Any) -> Any:
-        """The answer of a shard's process, of another one where it is lost."""
+        """Return the answer of a shard's process, of another one where it is lost."""
         for _ in range(_MOST_LOSSES):
             try:
                 found = await self._request(shard.worker, what, shard.at, given)
@@ -237,7 +237,7 @@ class DaskMap:
         )
 
     def _wrapped(self, shard: ShardRecord, answer: Any) -> Any:
-        """An answer whose handles are objects that can be called."""
+        """Return an answer whose handles are objects that can be called."""
         if isinstance(answer, Handle):
             remote = Remote(shard, answer.number, answer.laplacian)
             return self._function(remote) if answer.function else remote
@@ -311,7 +311,7 @@ class DaskMap:
         LOG.warning("shard %d is on %s after %.1f s", shard.at, shard.worker, taken)
 
     async def _least_busy(self, began: float) -> str:
-        """A living worker with the fewest shards; waits a while for one to appear."""
+        """Return a living worker with the fewest shards; waits a while for one to appear."""
         while True:
             held = [shard.worker for shard in self.shards]
             for worker in sorted(

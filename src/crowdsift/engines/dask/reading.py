@@ -48,7 +48,7 @@ class Range(NamedTuple):
 
 
 def files_at(address: str) -> list[str]:
-    """The Parquet files of a folder, of a pattern or of an fsspec address, in order."""
+    """Return the Parquet files of a folder, of a pattern or of an fsspec address, in order."""
     from fsspec.core import url_to_fs
 
     try:
@@ -113,7 +113,7 @@ def _of_disk(error: OSError, shown: str) -> Exception:
 
 
 def labels_of(files: Sequence[str], options: dict[str, Any]) -> Labels:
-    """The distinct labels of some files."""
+    """Return the distinct labels of some files."""
     found = []
     for file in files:
         with _opened(file, options) as votes:
@@ -122,7 +122,7 @@ def labels_of(files: Sequence[str], options: dict[str, Any]) -> Labels:
 
 
 def united_labels(parts: Sequence[Labels]) -> Labels:
-    """The labels of all parts; those of one type, text or integers, in all files."""
+    """Return the labels of all parts; those of one type, text or integers, in all files."""
     kinds = {type(each) for part in parts for each in (*part.items[:1], *part.workers[:1])}
     if len(kinds) > 1:
         raise InputError("labels are text in some files and integers in others; write all alike")
@@ -132,7 +132,7 @@ def united_labels(parts: Sequence[Labels]) -> Labels:
 def coded_blocks(
     file: str, options: dict[str, Any], labels: Labels, ranges: Sequence[Range]
 ) -> list[NDArray[np.uint32]]:
-    """The rows of a file as codes, apart by the ranges of workers; others are left out."""
+    """Return the rows of a file as codes, apart by the ranges of workers; others are left out."""
     blocks: list[list[NDArray[np.uint32]]] = [[] for _ in ranges]
     bounds = sorted({bound for each in ranges for bound in each} | {0, len(labels.workers)})
     place = {each.begin: at for at, each in enumerate(ranges)}
@@ -189,7 +189,7 @@ class FileShards:
     sources: list[list[str]] = field(default_factory=list)  # of every shard the files with its rows
 
     def find_labels(self) -> Labels:
-        """The labels of all files, found in groups and united in a tree."""
+        """Return the labels of all files, found in groups and united in a tree."""
         submit = self.session.client.submit
         count = min(len(self.listed), _TASKS * self.session.count)
         groups = [self.listed[at::count] for at in range(count)]

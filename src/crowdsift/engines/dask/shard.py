@@ -61,7 +61,7 @@ class Recipe:
     rows: int
 
     def engine(self, read: Comparisons | None = None) -> Engine:
-        """The engine over the votes."""
+        """Return the engine over the votes."""
         from crowdsift.engines import cpu
 
         votes = read if self.votes is None else self.votes
@@ -70,7 +70,7 @@ class Recipe:
 
 
 def without_labels(votes: Comparisons) -> Comparisons:
-    """The votes as engines need them: how many items, and in which context each is."""
+    """Return the votes as engines need them: how many items, and in which context each is."""
     items = np.full(votes.n_items, None, dtype=object)
     if votes.by:
         items[:] = [(context, j) for j, context in enumerate(votes.item_contexts.tolist())]
@@ -86,11 +86,11 @@ class Shard:
 
     @classmethod
     def of(cls, recipe: Recipe, read: Comparisons | None = None) -> Shard:
-        """A new shard."""
+        """Return a new shard."""
         return cls({ENGINE: recipe.engine(read)})
 
     def call(self, call: Call) -> Any:
-        """The answer to a call; what stays here is a `Handle` in it."""
+        """Return the answer to a call; what stays here is a `Handle` in it."""
         for number in call.free:
             self.held.pop(number, None)
         found = getattr(self.held[call.number], call.name)
@@ -118,7 +118,7 @@ class Shard:
 
 
 def copied(value: Any, copies: dict[int, Any]) -> Any:
-    """An argument that stays as it is; the same array for all shards is copied once."""
+    """Return an argument that stays as it is; the same array for all shards is copied once."""
     if isinstance(value, tuple):
         parts = [copied(part, copies) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -130,14 +130,14 @@ def copied(value: Any, copies: dict[int, Any]) -> Any:
 
 
 def handles_in(answer: Any) -> list[int]:
-    """The numbers of the handles in an answer."""
+    """Return the numbers of the handles in an answer."""
     if isinstance(answer, Handle):
         return [answer.number]
     return [n for part in answer for n in handles_in(part)] if isinstance(answer, tuple) else []
 
 
 def size(value: Any) -> int:
-    """The bytes of arrays in a value."""
+    """Return the bytes of arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, dict):

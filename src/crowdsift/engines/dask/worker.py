@@ -79,7 +79,7 @@ class _Shards:
         return {"answer": to_serialize(self._shards[key].call(given))}
 
     def _answer_from_votes(self, what: str, votes: Comparisons | None, given: Any) -> Any:
-        """The pairs of a range of items, as numbers; or all votes, where they are few."""
+        """Return the pairs of a range of items, as numbers; or all votes, where they are few."""
         if votes is None:
             return {"lost": True}
         if what == "pairs":

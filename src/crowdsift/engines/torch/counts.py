@@ -48,7 +48,7 @@ class TorchCounts:
         return Tally(*(to_host(sums.total()) for sums in columns))
 
     def margins(self, prior: float) -> TorchMargins:
-        """The smoothed margins; see the protocol."""
+        """Return the smoothed margins; see the protocol."""
         return TorchMargins(self._votes, prior)
 
 
@@ -60,7 +60,7 @@ class TorchMargins(TorchOperator):
         self._votes, self._prior = votes, prior
 
     def product(self, v: Tensor) -> Tensor:
-        """The product with a tensor."""
+        """Return the product with a tensor."""
         votes = self._votes
         votes.passes += 1
         sums = votes.item_sums(0.5 * v.abs().max())

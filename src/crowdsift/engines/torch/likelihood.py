@@ -115,7 +115,7 @@ def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
 
 
 def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """The same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
+    """Return the same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
     middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
     half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
     low, high = (
@@ -129,7 +129,7 @@ def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tens
 
 
 def _newton_step_of_many(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """The same for any number of parameters."""
+    """Return the same for any number of parameters."""
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     size = eigenvalues.abs().clamp(min=1e-8) + damping[:, None]
     inner = torch.einsum("skj,sk->sj", vectors, slope) / size
@@ -147,7 +147,7 @@ class TorchSchur:
         self._votes, self._a, self._b = votes, a.to(torch.float32), b.to(torch.float32)
 
     def reduced(self, inverse: Vector | None) -> TorchOperator:
-        """A - B·inverse·B'; see the protocol."""
+        """Return a - B·inverse·B'; see the protocol."""
         votes = self._votes
         if inverse is None:
             return PairLaplacian(
@@ -164,7 +164,7 @@ class Reduced(TorchOperator):
         self._votes, self._a, self._b, self._inverse = votes, a, b, inverse
 
     def product(self, v: Tensor) -> Tensor:
-        """The product with a tensor."""
+        """Return the product with a tensor."""
         votes = self._votes
         votes.passes += 1
         d = v.index_select(0, votes.first) - v.index_select(0, votes.second)
@@ -175,7 +175,7 @@ class Reduced(TorchOperator):
         return self._to_items(self._a * d - (self._b * u).sum(dim=1), -1.0)
 
     def diagonal_there(self) -> Tensor:
-        """The diagonal of |A|."""
+        """Return the diagonal of |A|."""
         return self._to_items(self._a.abs(), 1.0)
 
     def _to_items(self, flow: Tensor, sign: float) -> Tensor:

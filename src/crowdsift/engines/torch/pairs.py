@@ -57,7 +57,7 @@ class PairState:
         self.n_owned, self.n_held = count if own is None else len(own), count
 
     def copy(self) -> Self:
-        """The same once more, its messages apart: they change in place."""
+        """Return the same once more, its messages apart: they change in place."""
         clone = copy(self)
         clone._messages = None if self._messages is None else self._messages.copy()
         return clone
@@ -70,7 +70,7 @@ class PairState:
             self._a = self._H = none
 
     def shared_sums(self, tau: Tensor, nu: Tensor) -> Vector:
-        """Sums over this shard's votes on shared pairs."""
+        """Return sums over this shard's votes on shared pairs."""
         place = self._pairs.shared
         if not len(place):
             return np.zeros((0, 2))
@@ -78,7 +78,7 @@ class PairState:
         return to_host(torch.stack([a[place], H[place]], dim=1))
 
     def system(self, tau: Tensor, nu: Tensor, shared: Vector, pair_effect: float) -> SiteSystem:
-        """What items receive; see the protocol."""
+        """Return what items receive; see the protocol."""
         a, H = self._sums(tau, nu)
         if len(self._pairs.shared):
             totals = torch.tensor(shared, dtype=self._real, device=a.device)

@@ -146,7 +146,7 @@ def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
 def _pairs(
     first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None
 ) -> tuple[PairIndex, Tensor]:
-    """The pairs that are compared, and the number of every row's."""
+    """Return the pairs that are compared, and the number of every row's."""
     near = n_items if n_items <= 2 * _NEAR else _NEAR
     key, order = torch.sort(_key(first, second, n_items, near), stable=True)
     new = torch.ones(len(key), dtype=torch.bool, device=key.device)

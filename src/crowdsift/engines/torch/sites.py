@@ -195,7 +195,7 @@ class TorchSites:
         return quantiles(points, masses, levels, atom, self._votes.device)
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
-        """What posteriors say; see `engines.fused`."""
+        """Return what posteriors say; see `engines.fused`."""
         return summary(self._types, prior, levels)
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
@@ -211,11 +211,11 @@ class TorchSites:
         return float(self._types.refine())
 
     def pair_sums(self) -> Vector:
-        """Sums of shared pairs; see the protocol."""
+        """Return sums of shared pairs; see the protocol."""
         return self._pairs.shared_sums(self._tau, self._nu)
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """The Laplacian and the right-hand side; see the protocol."""
+        """Return the Laplacian and the right-hand side; see the protocol."""
         return self._pairs.system(self._tau, self._nu, shared, pair_effect)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
@@ -235,7 +235,7 @@ class TorchSites:
     def propagate(
         self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
     ) -> Messages:
-        """A sweep of belief propagation; see the protocol."""
+        """Return a sweep of belief propagation; see the protocol."""
         numbers = self._votes.numbers
         return self._pairs.propagate(numbers(precision), numbers(settled), fresh, last)
 
@@ -250,7 +250,7 @@ class TorchSites:
             self._types.rescale(scale)
 
     def copy(self) -> TorchSites:
-        """The same sites once more; see the protocol."""
+        """Return the same sites once more; see the protocol."""
         clone = copy(self)
         clone._pairs, clone._types = self._pairs.copy(), self._types.copy()
         return clone
@@ -350,7 +350,7 @@ class TorchSites:
 
 
 def _probability(z: Tensor, width: Tensor, tied: Tensor) -> Tensor:
-    """The probability of the outcome."""
+    """Return the probability of the outcome."""
     p1, p2 = torch.sigmoid(z - width), torch.sigmoid(-z - width)
     tie = torch.expm1((2.0 * width).clamp(max=700.0)) * p1 * p2
     return torch.where(tied[:, None], tie, p1)

@@ -127,7 +127,7 @@ class PairMessages:
         self._usual = 4  # sweeps of the last call
 
     def copy(self) -> PairMessages:
-        """The same once more."""
+        """Return the same once more."""
         clone = copy(self)
         clone._to, clone._sums = [x.clone() for x in self._to], self._sums.clone()
         return clone

@@ -226,7 +226,7 @@ class TypeMatrices:
         return partial.sum(dim=0)
 
     def recorded_counts(self, prior: Vector) -> Vector | None:
-        """The same over the workers of the room; None where there is no room."""
+        """Return the same over the workers of the room; None where there is no room."""
         if self._room is None:
             return None
         self._restore()

@@ -188,7 +188,7 @@ def pair_sums(
 def received(
     low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most: int
 ) -> tuple[Tensor, Tensor]:
-    """The diagonal and the right-hand side of what items receive."""
+    """Return the diagonal and the right-hand side of what items receive."""
     sums = torch.zeros((2, n_items), dtype=torch.int64, device=a.device)
     scales = [FixedPoint(torch.linalg.vector_norm(x, torch.inf), most) for x in (a, h)]
     _launch(_received, len(a), low, high, a, h, scales[0].up, scales[1].up, sums[0], sums[1])

@@ -45,7 +45,7 @@ class ItemIndex(NamedTuple):
 
 
 def item_index(first: Tensor, second: Tensor, n_items: int) -> ItemIndex:
-    """The entries of pairs, those of an item one after the other."""
+    """Return the entries of pairs, those of an item one after the other."""
     count = len(first)
     ends = torch.cat([first, second])
     order = torch.sort(ends, stable=True)[1]

@@ -24,7 +24,7 @@ CONSTANTS = 1.0, 7.0, 0.15
 
 
 def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
-    """The levels between the ends, a row per worker."""
+    """Return the levels between the ends, a row per worker."""
     place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
     levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
     return levels
@@ -117,7 +117,7 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
 
 
 def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The prior of the next type up and of the next type down, 0 beyond a grid's ends."""
+    """Return the prior of the next type up and of the next type down, 0 beyond a grid's ends."""
     grid = prior.reshape(*prior.shape[:-1], -1, size)
     none = torch.zeros_like(grid[..., :1])
     up = torch.cat([grid[..., 1:], none], dim=-1)
@@ -141,7 +141,7 @@ def signed_widths(common: Tensor) -> Tensor:
 
 
 def _places(common: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """The common level below each own one, and how far it is on the way to the next."""
+    """Return the common level below each own one, and how far it is on the way to the next."""
     place = torch.searchsorted(common, own.contiguous(), right=True) - 1
     place = place.clamp(0, len(common) - 2)
     step = common[place + 1] - common[place]
@@ -185,7 +185,7 @@ class TypeState:
         self._rooms: dict[object, CountRoom] = {} if rooms is None else rooms
 
     def copy(self) -> Self:
-        """The same once more."""
+        """Return the same once more."""
         return copy(self)
 
     def suspend(self) -> None:
@@ -241,13 +241,13 @@ class TypeState:
         return len(self.shape.widths) == 1 and not len(self.shape.side_only)
 
     def positive_levels(self, workers: Tensor) -> Tensor:
-        """The positive levels of some workers, a row each."""
+        """Return the positive levels of some workers, a row each."""
         low, high = self.low.index_select(0, workers), self.high.index_select(0, workers)
         own = adaptive_levels(low, high, len(self.levels))
         return torch.where(torch.isfinite(low)[:, None], own, self.levels[None, :])
 
     def reliabilities(self, workers: Tensor) -> Tensor:
-        """The signed grids of some workers, a row each."""
+        """Return the signed grids of some workers, a row each."""
         up = self.positive_levels(workers)
         found: Tensor = torch.cat([-up.flip(1), torch.zeros_like(up[:, :1]), up], dim=1)
         return found
@@ -346,7 +346,7 @@ class TypeState:
     def _priors(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice
     ) -> Tensor:
-        """The prior of some workers on their adaptive grids, a row each."""
+        """Return the prior of some workers on their adaptive grids, a row each."""
         numbers = torch.arange(self._n, device=self._device)[rows]
         if own is None:
             priors = self._numbers(prior).expand(len(numbers), -1)

@@ -93,7 +93,7 @@ class DeviceVector(NDArrayOperatorsMixin):
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """The same on the host, through memory that a GPU can write to."""
+        """Return the same on the host, through memory that a GPU can write to."""
         source = self.tensor
         if source.device.type == "cuda":
             source = torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source)
@@ -111,7 +111,7 @@ class DeviceVector(NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
     def sum(self) -> Any:
-        """The sum of the entries."""
+        """Return the sum of the entries."""
         return self.tensor.sum().item()
 
     def mean(self) -> Any:
@@ -119,11 +119,11 @@ class DeviceVector(NDArrayOperatorsMixin):
         return self.tensor.mean().item()
 
     def max(self, initial: float = -np.inf) -> Any:
-        """The largest of them and of `initial`."""
+        """Return the largest of them and of `initial`."""
         return max(self.tensor.max().item(), initial) if len(self) else initial
 
     def min(self, initial: float = np.inf) -> Any:
-        """The smallest of them and of `initial`."""
+        """Return the smallest of them and of `initial`."""
         return min(self.tensor.min().item(), initial) if len(self) else initial
 
     def any(self) -> bool:
@@ -135,13 +135,13 @@ class DeviceVector(NDArrayOperatorsMixin):
         return bool(self.tensor.all())
 
     def copy(self) -> DeviceVector:
-        """The same once more."""
+        """Return the same once more."""
         return DeviceVector(self.tensor.clone())
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
     ) -> Any:
-        """An operation of NumPy on vectors of the same length and numbers."""
+        """Return an operation of NumPy on vectors of the same length and numbers."""
         work = _UFUNCS.get(ufunc) if method == "__call__" and not named else None
         found = None if work is None else self._worked(work, given)
         if found is None:
@@ -159,13 +159,13 @@ class DeviceVector(NDArrayOperatorsMixin):
         return target
 
     def _worked(self, work: Callable[..., Tensor], given: tuple[Any, ...]) -> DeviceVector | None:
-        """The operation on the device; None where an argument is something else."""
+        """Return the operation on the device; None where an argument is something else."""
         if any(isinstance(x, np.ndarray) and x.shape not in ((), self.shape) for x in given):
             return None
         return DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
 
     def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
-        """A function of NumPy: there where it is one of those below, else on the host."""
+        """Return a function of NumPy: there where it is one of those below, else on the host."""
         work = _FUNCTIONS.get(function)
         if work is not None:
             found = work(*given, **named)
@@ -175,7 +175,7 @@ class DeviceVector(NDArrayOperatorsMixin):
 
 
 def _tensor(value: Any, like: Tensor) -> Tensor:
-    """An argument as a tensor; a number stays one of double precision."""
+    """Return an argument as a tensor; a number stays one of double precision."""
     if isinstance(value, DeviceVector):
         return value.tensor
     if isinstance(value, np.ndarray) and value.ndim:

@@ -87,7 +87,7 @@ class VoteTensors(PassCount):
                 )
 
     def total_weight(self) -> float:
-        """The number of votes, counted with their weights."""
+        """Return the number of votes, counted with their weights."""
         return float(self.n.sum(dtype=torch.float64))
 
     def ties_are_outcomes(self) -> bool:
@@ -98,7 +98,7 @@ class VoteTensors(PassCount):
         return bool(ties and not soft)
 
     def zero(self) -> Tensor:
-        """The number 0 there."""
+        """Return the number 0 there."""
         return torch.zeros((), dtype=torch.float64, device=self.device)
 
     def codes(self, values: NDArray[np.uint32]) -> Tensor:
@@ -120,15 +120,15 @@ class VoteTensors(PassCount):
             )  # fmt: skip
 
     def item_sums(self, bound: Tensor) -> ItemSums:
-        """Sums by item of values of at most the bound."""
+        """Return sums by item of values of at most the bound."""
         return ItemSums(self.n_items, self.most_of_item, bound)
 
     def worker_sums(self, bound: Tensor, *shape: int) -> ExactSum:
-        """Sums by worker of values of at most the bound."""
+        """Return sums by worker of values of at most the bound."""
         return ExactSum((self.n_workers, *shape), self.most_of_worker, bound)
 
     def _plain(self, values: NDArray[Any]) -> Tensor:
-        """An array as it is, on the device."""
+        """Return an array as it is, on the device."""
         with warnings.catch_warnings():  # arrays are read-only, and are only read
             warnings.simplefilter("ignore", UserWarning)
             source = torch.from_numpy(np.ascontiguousarray(values))

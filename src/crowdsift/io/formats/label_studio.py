@@ -62,7 +62,7 @@ def _sides(
 
 
 def _answer(note: dict[str, Any]) -> Any:
-    """The side that was selected; None where there is no result."""
+    """Return the side that was selected; None where there is no result."""
     for result in note.get("result") or []:
         value = result.get("value") if isinstance(result, dict) else None
         if isinstance(value, dict):
@@ -116,7 +116,7 @@ def _answered(data: dict[str, Any]) -> str:
 
 
 def _selected(value: Any) -> Any:
-    """The choice in what JSON-MIN writes: itself, or a list of objects."""
+    """Return the choice in what JSON-MIN writes: itself, or a list of objects."""
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, dict):

@@ -23,7 +23,7 @@ from crowdsift.votes.source import Source
 
 
 def task_answer(text: str) -> str:
-    """The answer in a cell of JSON; other text, and several answers, as they are."""
+    """Return the answer in a cell of JSON; other text, and several answers, as they are."""
     if text[:1] not in ("[", "{"):
         return text
     try:

@@ -44,7 +44,7 @@ def implicit_prompts(table: Source, roles: Mapping[str, str], condition: str = "
 
 
 def _split(chosen: Any, rejected: Any) -> tuple[str, str | None, str | None]:
-    """The prompt that two conversations share, and the labels of what comes after it."""
+    """Return the prompt that two conversations share, and the labels of what comes after it."""
     one, two = messages_of(chosen), messages_of(rejected)
     if one is not None and two is not None:
         shared = 0
@@ -63,7 +63,7 @@ def _split(chosen: Any, rejected: Any) -> tuple[str, str | None, str | None]:
 
 
 def _beginning(one: str, two: str) -> str:
-    """What two texts begin with alike, found by halving."""
+    """Return what two texts begin with alike, found by halving."""
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2

@@ -50,7 +50,7 @@ class Anderson:
         self._size = np.inf
 
     def propose(self, x: Vector, image: Vector) -> Vector:
-        """The next point, given a point and its image."""
+        """Return the next point, given a point and its image."""
         residual = image - x
         size = math.sqrt(residual @ residual)
         if size > self._size:

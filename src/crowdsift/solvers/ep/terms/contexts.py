@@ -242,7 +242,7 @@ class ContextSites:
         self.by_context.transform(scale=scale, flip=flip, clip=clip, grids=grids)
 
     def copy(self) -> ContextSites:
-        """The same sites once more; see the protocol."""
+        """Return the same sites once more; see the protocol."""
         twin = copy(self)
         twin.by_context = self.by_context.copy()
         twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
@@ -254,11 +254,11 @@ class ContextSites:
         return self.by_context.refine()
 
     def pair_sums(self) -> Vector:
-        """Sums of shared pairs; see the protocol."""
+        """Return sums of shared pairs; see the protocol."""
         return self.by_context.pair_sums()
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """What items receive; see the protocol."""
+        """Return what items receive; see the protocol."""
         return self.by_context.system(shared, pair_effect)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
@@ -274,7 +274,7 @@ class ContextSites:
     def propagate(
         self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
     ) -> Messages:
-        """A sweep of belief propagation; see the protocol."""
+        """Return a sweep of belief propagation; see the protocol."""
         return self.by_context.propagate(precision, settled, fresh=fresh, last=last)
 
     def suspend(self) -> None:
@@ -282,7 +282,7 @@ class ContextSites:
         self.by_context.suspend()
 
     def vote_sites(self) -> VoteSites:
-        """The sites of votes, held by workers in contexts; see the protocol."""
+        """Return the sites of votes, held by workers in contexts; see the protocol."""
         return self.by_context.vote_sites()
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
@@ -292,7 +292,7 @@ class ContextSites:
     def pair_likelihood(
         self, differences: Vector, variances: Vector, points: WorkerPoints
     ) -> float:
-        """The likelihood of votes given points of workers in contexts; see the protocol."""
+        """Return the likelihood of votes given points of workers in contexts; see the protocol."""
         return self.by_context.pair_likelihood(differences, variances, points)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
@@ -377,7 +377,7 @@ def _gain(
 
 
 def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
-    """The state of the run over workers in contexts, before its first pass."""
+    """Return the state of the run over workers in contexts, before its first pass."""
     types, facts, below = run.prior.types, run.engine.facts, _sites(run, apart)
     who = apart.worker, apart.context, facts.n_workers
     sites: GridSites = ContextSites(below, *who, types, facts.n_gold)
@@ -429,7 +429,7 @@ def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
 
 
 def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
-    """Sums of rows by their place."""
+    """Return sums of rows by their place."""
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     result = np.zeros((count, values.shape[1]))

@@ -196,7 +196,7 @@ def sites_of_moments(
 
 
 def positive(A: Vector) -> Vector:
-    """The nearest positive semi-definite matrices."""
+    """Return the nearest positive semi-definite matrices."""
     middle, half = 0.5 * (A[:, 0] + A[:, 2]), 0.5 * (A[:, 0] - A[:, 2])
     spread = np.hypot(half, A[:, 1])
     high, low = np.maximum(middle + spread, 0.0), np.maximum(middle - spread, 0.0)
@@ -572,7 +572,7 @@ class CovariateSites:
         return SiteSystem(*self._eliminated.items())
 
     def joint_variances(self, log_determinant: float) -> PairVariances:
-        """The joint posterior: covariances of (d, η) of every vote are kept."""
+        """Return the joint posterior: covariances of (d, η) of every vote are kept."""
         assert self._eliminated is not None
         found, K = self._eliminated.posterior(), self._n_items
         if found is None:
@@ -603,7 +603,7 @@ class CovariateSites:
             self.types.rescale(scale)
 
     def copy(self) -> CovariateSites:
-        """The same sites once more; arrays are replaced, never changed."""
+        """Return the same sites once more; arrays are replaced, never changed."""
         clone = copy(self)
         clone.types = copy(self.types)
         clone.types.adaptive = dict(self.types.adaptive)
@@ -640,7 +640,7 @@ def _blocks(starts: NDArray[np.int64], n_types: int) -> Iterator[tuple[int, int]
 
 
 def _sums(values: Vector, starts: NDArray[np.int64]) -> Vector:
-    """Sums over the votes of every worker of a block; 0 for one without votes."""
+    """Return sums over the votes of every worker of a block; 0 for one without votes."""
     padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
     found = np.add.reduceat(padded, np.minimum(starts[:-1], len(values)), axis=0)
     found[starts[1:] == starts[:-1]] = 0.0
@@ -717,7 +717,7 @@ def worker_messages(
     passes: CovariatePasses, types: TypeValues, m: Vector, v: Vector, g: Vector, root: Vector,
     before: WorkerLaplace, wanted: NDArray[np.bool_],
 ) -> WorkerLaplace:  # fmt: skip
-    """A Newton step of workers and wanted types from where they were; the others stay."""
+    """Return a Newton step of workers and wanted types from where they were; the others stay."""
     log_z, G, H = passes.messages(types, m, v, before.gamma, wanted)
     messages, mean, covariance, gamma = (each.copy() for each in before)
     chosen = wanted & (types.regular > 0.0)

@@ -178,7 +178,7 @@ class GroupPrior(ItemPrior):
         self.variance = scoring_step(slope, information, self.variance)
 
     def drift(self, run: ItemsState) -> float:
-        """The scale of r, as without groups."""
+        """Return the scale of r, as without groups."""
         return self.scale
 
     def rescale(self, scale: float) -> None:

@@ -107,21 +107,21 @@ class State:
         return int(self.positions.shape[1])
 
     def blocks(self) -> Vector:
-        """The covariance of every item."""
+        """Return the covariance of every item."""
         if self.covariance.ndim == 3:
             return self.covariance
         K, D = self.positions.shape
         return np.ascontiguousarray(np.einsum("iaib->iab", self.covariance.reshape(K, D, K, D)))
 
     def penalty(self) -> float:
-        """The divergence of the positions from their prior."""
+        """Return the divergence of the positions from their prior."""
         K, D = self.positions.shape
         blocks = self.blocks()
         total = float(np.einsum("iaa->", blocks) + (self.positions**2).sum())
         return float(0.5 * (total - K * D + self.log_determinant))
 
     def turned(self, R: Vector) -> State:
-        """The state with x R in place of x, and weights to match."""
+        """Return the state with x R in place of x, and weights to match."""
         back, E = np.linalg.inv(R).T, self.weights.shape[1]
         full = np.eye(E)
         full[: self.count, : self.count] = back  # a' = R⁻¹ a, as a row a R⁻ᵀ
@@ -144,7 +144,7 @@ class State:
         )  # fmt: skip
 
     def extended(self, direction: Vector) -> State:
-        """The state with one more dimension, in which items lie along a direction."""
+        """Return the state with one more dimension, in which items lie along a direction."""
         K, D = self.positions.shape
         blocks = np.zeros((K, D + 1, D + 1))
         blocks[:, :D, :D] = self.blocks()
@@ -164,7 +164,7 @@ class State:
 
 
 def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> State:
-    """The state of one dimension: scores, and weights (workers x 1, or x 2 with a side)."""
+    """Return the state of one dimension: scores, and weights (workers x 1, or x 2 with a side)."""
     S, E = weights.shape
     second = weights[:, :, None] * weights[:, None, :]
     second[:, np.arange(E), np.arange(E)] += sd**2
@@ -200,7 +200,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
 
 
 def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
-    """The crowd that the moments of the workers imply."""
+    """Return the crowd that the moments of the workers imply."""
     E = len(before.mean)
     shares, first, square = sums[:4], sums[4 : 4 + E], sums[4 + E :].reshape(E, E)
     count = max(float(shares[0] + shares[1]), 1e-9)

@@ -223,11 +223,11 @@ class FeaturePrior(ItemPrior):
         return np.concatenate(parts, axis=1)
 
     def fresh(self) -> FeaturePrior:
-        """The same blocks with shares still to be learned."""
+        """Return the same blocks with shares still to be learned."""
         return type(self)(self.blocks)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
-        """The posterior of w."""
+        """Return the posterior of w."""
         raise NotImplementedError
 
     def learn(self, run: ItemsState) -> None:
@@ -378,7 +378,7 @@ class LowRankPrior(FeaturePrior):
         self._fresh = False
 
     def fresh(self) -> LowRankPrior:
-        """The same blocks, which are not copied; see the base."""
+        """Return the same blocks, which are not copied; see the base."""
         other = copy(self)
         FeaturePrior.__init__(other, self.blocks)
         return other
@@ -529,7 +529,7 @@ def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
 
 
 def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
-    """The share of the run, then larger and smaller ones until they are far behind."""
+    """Yield the share of the run, then larger and smaller ones until they are far behind."""
     part, spread = _by_features(run, prior)
     sites = required(run.engine.grid).sites(run.prior.types, 1.0)
     sites.system(sites.pair_sums())
