@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import crowdsift
 from crowdsift.results.verdicts import shares, side_information, words_of
 
 TYPICAL = 2.0
@@ -118,3 +119,17 @@ def test_shares_add_up_and_are_those_of_a_quarter():
     np.testing.assert_allclose([adversarial[0], random[0], reliable[0]], [0.2, 0.5, 0.3])
     crossing = distribution((0.0, 0.5, 0.9, 0.5, 0.2, 0.1, 1.0))  # not a distribution: no share < 0
     assert shares(crossing, TYPICAL)[1][0] == 0.0
+
+
+def test_judges_that_are_models_are_used_or_left_out():
+    drawn = crowdsift.simulate(items=12, workers=8, comparisons=1600, seed=2)
+    votes = drawn.comparisons()
+    names = {worker: f"gpt-4-{i}" for i, worker in enumerate(votes.workers)}
+    people = crowdsift.fit(votes).worker_table
+    rows = {"first": votes.items[votes.first], "second": votes.items[votes.second],
+            "outcome": votes.outcome, "weight": votes.weight,
+            "worker": [names[votes.workers[code]] for code in votes.worker]}  # fmt: skip
+    models = crowdsift.fit(rows).worker_table
+    assert set(people["suggestion"]) <= {"pay", "review", "block"}
+    assert set(models["suggestion"]) <= {"use", "review", "leave out"}
+    assert "use" in models["suggestion"]

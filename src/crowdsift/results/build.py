@@ -30,6 +30,7 @@ from crowdsift.results.verdicts import (
     MIN_SIDE_INFORMATION,
     agreement,
     class_shares,
+    for_models,
     shares,
     side_information,
     suggestions,
@@ -248,6 +249,8 @@ def worker_table(fitted: FitBuilder) -> Table:
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]
     extra = {**result.extra, **_judged(fitted, table, left_share, decided)}
+    if "suggestion" in extra:
+        extra["suggestion"] = for_models(extra["suggestion"], table["worker"].tolist())
     if fitted.estimate.dimensions is not None and m:
         from crowdsift.results.dimensions import weight_columns
 

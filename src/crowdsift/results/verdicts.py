@@ -21,7 +21,8 @@ not count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -117,6 +118,28 @@ def words_of(
     words[one_sided & (np.abs(left_share - 0.5) >= MIN_LEAN)] = "one-sided"
     words[votes < MIN_VOTES] = "undecided"
     return words
+
+
+# Names of language models; if at least half of the workers have one, judges are models.
+_MODELS = re.compile(
+    r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|vicuna|command-r|palm-?2|grok|\bllm",
+    re.IGNORECASE,
+)
+_FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
+
+
+def for_models(suggested: NDArray[np.object_], workers: Sequence[Any]) -> NDArray[np.object_]:
+    """Return use and leave out in place of pay and block if the workers are language models.
+
+    Examples
+    --------
+    >>> for_models(np.array(["pay", "block"], object), ["gpt-4", "claude-2"]).tolist()
+    ['use', 'leave out']
+    """
+    named = sum(_MODELS.search(str(worker)) is not None for worker in workers)
+    if not named or 2 * named < len(workers):
+        return suggested
+    return np.array([_FOR_MODELS[each] for each in suggested], dtype=object)
 
 
 def suggestions(
