@@ -190,13 +190,12 @@ def map_chart(fit: Fit) -> Chart | None:
     """Return the preference map: items as points and workers as rays in the first two dimensions.
 
     Weights are drawn in units in which the longest, but for the longest two of a hundred, reaches
-    the items furthest out. None where there is one dimension.
+    the items furthest out. Of many items those furthest out are shown. None with one dimension.
     """
     items, workers = fit.item_table, fit.worker_table
     if "position_2" not in items or "weight_2" not in workers:
         return None
-    rows = np.flatnonzero(items["component"] == items["component"][0])
-    at = np.stack([items[name][rows].astype(np.float64) for name in ("score", "position_2")])
+    at = np.stack([items[name].astype(np.float64) for name in ("score", "position_2")])
     reach = 1.12 * float(np.abs(at).max()) or 1.0
     weight = np.stack([workers[name].astype(np.float64) for name in ("reliability", "weight_2")])
     length = np.hypot(*weight)
@@ -211,10 +210,11 @@ def map_chart(fit: Fit) -> Chart | None:
         if few:
             marks.append(Mark("rays", x, y, kind))
         marks.append(Mark("dots" if few else "cloud", x, y, f"dot {kind}", name, tips, 2.5))
-    names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), _TIP) for i in rows]
-    marks.append(Mark("dots", at[0], at[1], "dot item-dot", "items", names, 4.5))
-    order = np.argsort(-np.hypot(*at), kind="stable")
-    marks.append(Mark("names", at[0, order], at[1, order], "item", tips=[names[i] for i in order]))
+    by, order = fit.summary.get("by"), np.argsort(-np.hypot(*at), kind="stable")[:_ALL_TIPS]
+    names = [shortened(item_label(fit.labels[i], by), _TIP) for i in order]
+    x, y = at[:, order]
+    marks.append(Mark("dots", x, y, "dot item-dot", "items", names, 4.5))
+    marks.append(Mark("names", x, y, "item", tips=names))
     called = fit.summary["dimension_names"][0]
     across = Axis("score", -reach, reach, 5)
     up = Axis(f"dimension 2{f': {called}' if called else ''}", -reach, reach, 5)

@@ -306,11 +306,17 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
         "agreement": [
             "" if row["agreement"] is None else words.percent(row["agreement"]) for row in rows
         ],
+        "gold": [
+            "" if row.get("gold_agreement") is None else words.percent(row["gold_agreement"])
+            for row in rows
+        ],
         "verdict": [row["verdict"] for row in rows],
     }
-    for name in ("agreement", f"{level_text(fit.level)} interval", "reliability"):
+    if not any(columns["gold"]):
+        del columns["gold"]
+    for name in ("gold", "agreement", f"{level_text(fit.level)} interval", "reliability"):
         wide = 1 + sum(max(map(len, [head, *texts])) + 3 for head, texts in columns.items())
-        if wide > width:
+        if wide > width and name in columns:
             del columns[name]
     table = Table()
     for name in columns:
