@@ -271,9 +271,8 @@ def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
         missing = coded.items[place < 0]
         raise InputError(
             f"{len(missing)} of the {len(coded.items)} items of the votes have no text here, for "
-            f"example {missing[0]!r}; every item needs one",
-            source=source,
-        )
+            f"example {missing[0]!r}; every item needs one", source=source,
+        )  # fmt: skip
     entries = np.empty(len(place), dtype=object)
     entries[:] = [str(values[row]) for row in place]
     return entries

@@ -154,9 +154,8 @@ class Application:
         ]  # fmt: skip
         made = Starlette(
             routes=[Route(path, function, methods=[method]) for method, path, function in routes],
-            exception_handlers={HTTPException: _explain},
-            lifespan=self._life,
-        )
+            exception_handlers={HTTPException: _explain}, lifespan=self._life,
+        )  # fmt: skip
         self.app = Guard(made)
 
     # --- fits ---------------------------------------------------------------------------------
@@ -276,10 +275,9 @@ class Application:
     def _content(self, code: int, content: Content) -> dict[str, str]:
         """Return what a page shows of an item."""
         return {
-            "text": content.text,
-            "html": safe_html(content.markdown) if content.markdown else "",
+            "text": content.text, "html": safe_html(content.markdown) if content.markdown else "",
             "image": f"/image/{self._image_of[code]}" if content.image else "",
-        }
+        }  # fmt: skip
 
     # --- judges -----------------------------------------------------------------------------
 
@@ -350,10 +348,9 @@ class Application:
     def _asked_question(self, question: Question) -> dict[str, Any]:
         return {
             "id": question.signed(self.store.settings["key"]),
-            "prompt": self.store.contents[question.left].prompt,
-            "left": self._shown[question.left],
+            "prompt": self.store.contents[question.left].prompt, "left": self._shown[question.left],
             "right": self._shown[question.right],
-        }
+        }  # fmt: skip
 
     async def consent(self, request: Request) -> Response:
         """Record that a judge agrees to the consent text."""

@@ -162,13 +162,12 @@ def _table(
     seed = int(fit.summary.get("seed") or 0)
     found = rank_limits(score, deviation, covariance.blocks, component, seed, fit.level)
     columns = {
-        "lower": np.where(counted, lower, np.nan),
-        "upper": np.where(counted, upper, np.nan),
+        "lower": np.where(counted, lower, np.nan), "upper": np.where(counted, upper, np.nan),
         **{
             name: whole(np.where(counted, limit.astype(np.float64), np.nan))
             for name, limit in zip(("rank_lower", "rank_upper"), found, strict=True)
         },
-    }
+    }  # fmt: skip
     return Table({**old, **{name: column[order] for name, column in columns.items()}})
 
 
@@ -232,8 +231,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
     shift, total = _efficient(everybody, 1, residual * weight, information, own, tau)
     shown = votes.n_workers if votes.has_workers else 0
     return Drift(
-        float(shift[0]) * 2.0,
-        float(shift[0] * np.sqrt(max(total[0], 0.0))),
+        float(shift[0]) * 2.0, float(shift[0] * np.sqrt(max(total[0], 0.0))),
         Table(
             {
                 "worker": votes.workers[:shown],
@@ -243,7 +241,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
                 "drifts": (enough & (np.abs(z) > bound))[:shown],
             }
         ),
-    )
+    )  # fmt: skip
 
 
 def _efficient(

@@ -205,9 +205,8 @@ class _Search:
         """Return the fewest votes that put one of the others above; the likeliest comes first."""
         # `needs` are how many votes each seems to need, by its first guess.
         items, best = (
-            self.votes.items,
-            Reversal(self.votes.items[above], self.votes.items[others[0]]),
-        )
+            self.votes.items, Reversal(self.votes.items[above], self.votes.items[others[0]]),
+        )  # fmt: skip
         for below in others:
             if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
                 nothing = self._listed(np.zeros_like(self.weight))

@@ -11,25 +11,23 @@ from crowdsift.errors import RequestError
 
 STUDY = Path("study.sqlite")
 ItemsFile = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Argument(
         metavar="[ITEMS]",
         help="A file with the column item and, as far as judges shall see more than its name, "
         "text, markdown or image (a file beside it), and prompt if the items are replies to "
         "prompts. Leave it out to continue a study.",
     ),
-]
+]  # fmt: skip
 Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]
 Question = Annotated[str | None, typer.Option(help="What judges are asked.")]
 Judges = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Option(
         help="Who may vote: a file with the column worker and optionally capacity (the most "
         "votes of each). Each gets a link. Without it one link serves all who give a name."
     ),
-]
+]  # fmt: skip
 GoalText = Annotated[
     str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")
 ]
@@ -38,10 +36,9 @@ Confidence = Annotated[
 ]
 Budget = Annotated[int | None, typer.Option(help="The most votes in all.", min=1)]
 GoldPairs = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Option(help="Pairs of known order to check judges by: a file with winner and loser."),
-]
+]  # fmt: skip
 GoldRate = Annotated[
     float | None, typer.Option(help="The share of questions that are gold; 0.1 by default.")
 ]
@@ -51,10 +48,9 @@ Repeat = Annotated[
     bool | None, typer.Option("--repeat", help="A judge may get the same pair again.")
 ]
 Consent = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Option(help="A text (Markdown) that judges must agree to before they vote."),
-]
+]  # fmt: skip
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes any that is free.")]
 Address = Annotated[

@@ -29,28 +29,25 @@ Flip = Annotated[
 
 
 Head = Annotated[
-    Path | None,
-    Writes(),
+    Path | None, Writes(),
     typer.Option(
         help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
         "the folder of the fit, and there is no --out."
     ),
-]
+]  # fmt: skip
 Target = Annotated[
     Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")
 ]
 Method = Annotated[
-    str | None,
-    typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
-]
+    str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
+]  # fmt: skip
 Texts = Annotated[
     str | None, READS, typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
 ]  # fmt: skip
 Fitted = Annotated[
-    Path | None,
-    READS,
+    Path | None, READS,
     typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
-]
+]  # fmt: skip
 
 
 def export(

@@ -11,18 +11,16 @@ from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 
 Askable = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Option(
         help="Who may be asked: a file with the column worker and optionally capacity (the "
         "most questions for each), or all. Without it anyone may answer."
     ),
-]
+]  # fmt: skip
 Items = Annotated[
-    str | None,
-    READS,
+    str | None, READS,
     typer.Option(help="A file with the column item: items that may have no vote yet."),
-]
+]  # fmt: skip
 KeepIslands = Annotated[
     bool,
     typer.Option(

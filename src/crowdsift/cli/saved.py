@@ -195,8 +195,7 @@ def compare(
 
 
 Pairs = Annotated[
-    str,
-    READS,
+    str, READS,
     typer.Argument(
         metavar="PAIRS",
         help="A file with a pair a row: first and second (or left and right, winner and loser, "
@@ -204,7 +203,7 @@ Pairs = Annotated[
         "where the fit has one; or - for standard input. Of a fit with features of items also a "
         "file with the columns item and those of the features: scores of items without votes.",
     ),
-]
+]  # fmt: skip
 Unknown = Annotated[
     str,
     typer.Option(

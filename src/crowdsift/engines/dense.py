@@ -81,9 +81,8 @@ class TypeTable:
         return (
             np.concatenate([beta, none], axis=1),
             np.concatenate([np.repeat(widths, own.shape[1]), side_only_widths]),
-            np.concatenate([np.zeros(beta.shape[1]), side_only]),
-            regular.astype(np.float64),
-        )
+            np.concatenate([np.zeros(beta.shape[1]), side_only]), regular.astype(np.float64),
+        )  # fmt: skip
 
     def reliabilities(self) -> Vector:
         """Return the signed grid of every worker, a row each."""

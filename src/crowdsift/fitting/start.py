@@ -116,10 +116,9 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
     known = place >= 0
     return Start(
         scores=np.where(known, np.asarray(table["score"], np.float64)[place], 0.0),
-        variances=np.where(known, variance[place], 1.0),
-        population=earlier.population,
+        variances=np.where(known, variance[place], 1.0), population=earlier.population,
         sites=_sites(earlier, place, votes),
-    )
+    )  # fmt: skip
 
 
 def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:

@@ -120,9 +120,8 @@ def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
         if len(found) > 1:
             raise InputError(
                 f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or "
-                "remove one",
-                source=table.source,
-            )
+                "remove one", source=table.source,
+            )  # fmt: skip
         if found:
             return found[0]
     return None
@@ -133,9 +132,8 @@ def refuse_empty(table: Source, rows: int, what: str) -> None:
     if rows == 0:
         raise InputError(
             f"no {what}: there are columns ({listed(table)}) but no rows; was the file written to "
-            "its end?",
-            source=table.source,
-        )
+            "its end?", source=table.source,
+        )  # fmt: skip
 
 
 def listed(table: Source) -> str:
@@ -190,9 +188,8 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
         raise InputError(
             f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
             f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
-            "another format",
-            source=table.source,
-        )
+            "another format", source=table.source,
+        )  # fmt: skip
     return _plan(table, best, options)
 
 
@@ -315,9 +312,8 @@ def _not_found(table: Source, hint: str) -> InputError:
         f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
         "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
         "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
-        f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',
-        source=table.source,
-    )
+        f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}', source=table.source,
+    )  # fmt: skip
 
 
 def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
@@ -443,9 +439,8 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
         if not name or not value:
             raise InputError(
                 f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as "
-                "org=OpenAI or org=judge_org",
-                source=table.source,
-            )
+                "org=OpenAI or org=judge_org", source=table.source,
+            )  # fmt: skip
         other = lookup(table, table.names, value)
         plain = _covariate(table, name, pairs)
         return plain._replace(value="" if other else value, other=other or "")
@@ -464,9 +459,8 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
         there, missing = halves[0]
         raise InputError(
             f"the covariate {name!r} has the column {there!r} but no {missing!r}; it needs one for "
-            f"each item, or a column {name!r} of differences",
-            source=table.source,
-        )
+            f"each item, or a column {name!r} of differences", source=table.source,
+        )  # fmt: skip
     both = " and ".join(f"{each}_{name}" for each in pairs[0])
     return CovariateColumns(
         resolve_column(table, name, f"the covariate {name!r}, nor the columns {both}"), None

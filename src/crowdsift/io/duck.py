@@ -107,9 +107,8 @@ class FileSource(Source):
             raise InputError(
                 f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of "
                 f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything "
-                "within a name",
-                source=self.source,
-            )
+                "within a name", source=self.source,
+            )  # fmt: skip
         if len(named) < len(paths):
             other = next(path for path in paths if path not in named)
             self.notes += (
@@ -521,9 +520,8 @@ def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
         if found is not None:
             text = query(f"SELECT label::VARCHAR FROM labels WHERE code = {found[0]}").fetchone()[0]
             raise LabelError(
-                0,
-                f"the label {text} is finer than microseconds; write such labels as text",
-            )
+                0, f"the label {text} is finer than microseconds; write such labels as text",
+            )  # fmt: skip
     return [label for (label,) in query("SELECT label FROM labels ORDER BY code").fetchall()]
 
 

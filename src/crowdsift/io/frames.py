@@ -302,11 +302,10 @@ def _moment(microseconds: str) -> datetime:
 
 # How columns leave DuckDB that NumPy has no exact type for, and how their text is read.
 _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "HUGEINT": ("CAST({} AS VARCHAR)", int),
-    "UHUGEINT": ("CAST({} AS VARCHAR)", int),
+    "HUGEINT": ("CAST({} AS VARCHAR)", int), "UHUGEINT": ("CAST({} AS VARCHAR)", int),
     "DECIMAL": ("CAST({} AS VARCHAR)", Decimal),
     "TIMESTAMP WITH TIME ZONE": ("CAST(epoch_us({}) AS VARCHAR)", _moment),
-}
+}  # fmt: skip
 
 
 def _source_of_arrow(source: Any) -> Source:
@@ -348,19 +347,7 @@ def _without_views(table: Any) -> Any:
 
 
 def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, added: Added) -> None:
-    r"""Write columns of Python values and further ones; see `crowdsift.io.duck.write_rows`.
-
-    Examples
-    --------
-    >>> import numpy as np, pathlib, tempfile
-    >>> from crowdsift.votes.source import Added
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "out.jsonl")
-    ...     write_records({"a": ["x", "y"]}, str(path), "json",
-    ...                   Added({"n": np.array([0.5])}, rows=np.array([1])))
-    ...     path.read_text()
-    '{"a": "y", "n": 0.5}\n'
-    """
+    r"""Write columns of Python values and further ones; see `crowdsift.io.duck.write_rows`."""
     records = _records(columns, added)
     if kind == "csv":
         with open(path, "w", encoding="utf-8", newline="") as out:

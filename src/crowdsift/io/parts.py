@@ -302,9 +302,8 @@ def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> Non
         if other is not part and _rows(part, run) >= _MIN_COPIED_ROWS:
             raise InputError(
                 f"the same content as {other.source}, so its votes would be counted twice; remove "
-                "one of the files, or choose a pattern that matches only one",
-                source=part.source,
-            )
+                "one of the files, or choose a pattern that matches only one", source=part.source,
+            )  # fmt: skip
 
 
 def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
@@ -455,9 +454,8 @@ def load_part(
     if rows != expected:
         raise InputError(
             f"{expected:,} rows are in the file and {rows:,} could be read; look for quotes that "
-            "are not closed, or write the file as Parquet",
-            source=part.source,
-        )
+            "are not closed, or write the file as Parquet", source=part.source,
+        )  # fmt: skip
 
 
 def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bool:
@@ -494,6 +492,5 @@ def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
         if is_there:
             raise InputError(
                 f"the column {name!r} is not in the first {SAMPLE:,} rows but further down; write "
-                "it in every row (null where there is none)",
-                source=part.source,
-            )
+                "it in every row (null where there is none)", source=part.source,
+            )  # fmt: skip

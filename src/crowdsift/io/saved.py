@@ -72,9 +72,8 @@ class RecordedFolder:
         if record.pop(_CHECKSUM, None) != _checksum(record):
             raise InputError(
                 "the saved fit is damaged: the content was changed after it was written (another "
-                "checksum); take a copy of the folder, or fit the votes again",
-                source=str(path),
-            )
+                "checksum); take a copy of the folder, or fit the votes again", source=str(path),
+            )  # fmt: skip
         self._path, self.record = path, record
         self._files = _listed(record.pop(_FILES, None))
 

@@ -160,9 +160,8 @@ class ParquetVotes(FileSource):
             if found := self._query(f"SELECT sum(votes) FROM {table} WHERE {empty}").fetchone()[0]:
                 raise InputError(
                     f"{int(found):,} rows have an empty label in {' or '.join(map(repr, names))}; "
-                    "fill them or remove the rows",
-                    source=self.source,
-                )
+                    "fill them or remove the rows", source=self.source,
+                )  # fmt: skip
         loads = self._query("SELECT votes FROM workers ORDER BY code").fetchnumpy()["votes"]
         return Labels(self._in_order("items"), self._in_order("workers"),
                       np.ma.getdata(loads).astype(np.int64))  # fmt: skip

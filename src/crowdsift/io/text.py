@@ -149,9 +149,8 @@ def recode(path: str, source: str, encoding: str, target: str) -> None:
             reason = getattr(error, "reason", "") or str(error)
             raise InputError(
                 f"not {encoding} text ({reason}, in line {line:,} or below); name another encoding "
-                "with --encoding (encoding=), or save the file as UTF-8",
-                source=source,
-            ) from None
+                "with --encoding (encoding=), or save the file as UTF-8", source=source,
+            ) from None  # fmt: skip
 
 
 def _refuse_cut(path: str, zipped: bool, source: str) -> None:
@@ -230,9 +229,8 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
         if not ended and size >= _LONGEST_HEADER:
             raise InputError(
                 f"no header: the first line does not end within {_LONGEST_HEADER >> 20} MiB; "
-                "look for a quote that is not closed",
-                source=source,
-            )
+                "look for a quote that is not closed", source=source,
+            )  # fmt: skip
         size *= 8
     _refuse_encoding(record, source, None)
     delimiter = _delimiter(record)
@@ -337,9 +335,8 @@ def _checked_records(
     except csv.Error as error:
         raise InputError(
             f'wrong quotes ({error}); a quote inside a quoted field is written twice ("")',
-            source=source,
-            row=max(row + 1, 1),
-        ) from None
+            source=source, row=max(row + 1, 1),
+        ) from None  # fmt: skip
 
 
 def _refuse_record(record: list[str], width: int, delimiter: str, source: str, row: int) -> None:

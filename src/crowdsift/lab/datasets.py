@@ -120,12 +120,11 @@ _KNOWN: dict[str, _Known] = {
     "faceage": _Known("faceage.csv", *_FACES),
     "lightfield": _Known("lightfield.csv", "lightfield_items.csv"),
     "llmfao": _Known("llmfao.csv", "llmfao_items.csv"),
-    "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"),
-    "mtbench": _Known("mtbench.csv"),
+    "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"), "mtbench": _Known("mtbench.csv"),
     "mtbench_gpt4": _Known("mtbench_gpt4.csv"),
     "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
     "wmt13_fren": _Known("wmt13_fren.csv.gz"),
-}
+}  # fmt: skip
 
 #: The names of the data sets.
 DATASETS = tuple(_KNOWN)

@@ -37,10 +37,9 @@ def demonstrate(out: Path, seed: int = 0) -> None:
     console.show_fit(result)
     verdict = result.worker_table["verdict"].astype(str)
     planted = {
-        "careful": crowd.reliability > 0,
-        "random": crowd.reliability == 0,
+        "careful": crowd.reliability > 0, "random": crowd.reliability == 0,
         "opposite": crowd.reliability < 0,
-    }
+    }  # fmt: skip
     print("\nWhat the verdicts say of the workers that were planted:")
     for kind, members in planted.items():
         names, counts = np.unique(verdict[members], return_counts=True)

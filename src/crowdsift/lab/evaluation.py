@@ -140,15 +140,13 @@ def _record(
     if scores is not None and target is not None:
         plain, either = measure(scores, target), measure_up_to_sign(scores, target)
     figures = {
-        **asdict(plain),
-        **{f"{name}_up_to_sign": value for name, value in asdict(either).items()},
-    }
+        **asdict(plain), **{f"{name}_up_to_sign": value for name, value in asdict(either).items()},
+    }  # fmt: skip
     return {
         "method": method,
         **{name: None if isnan(value) else value for name, value in figures.items()},
-        "seconds": seconds,
-        "note": "; ".join(notes),
-    }
+        "seconds": seconds, "note": "; ".join(notes),
+    }  # fmt: skip
 
 
 def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -298,9 +296,8 @@ def _left_out_record(
             "brier": float(left.weight @ (left.outcome - left.p) ** 2 / total),
             "calibration": _calibration(left, follows),
             "accuracy": float(left.weight @ follows / total),
-            "behind": float(left.weight @ behind / total),
-            "behind_se": _error(behind, left.weight),
-        }
+            "behind": float(left.weight @ behind / total), "behind_se": _error(behind, left.weight),
+        }  # fmt: skip
     return {"method": model.name, "left_out": scheme, **figures, "seconds": None, "note": note}
 
 

@@ -82,11 +82,10 @@ class FactorBT(LikelihoodModel):
         skill = sigmoid(theta[:, 0])
         known = theta.shape[1] > 1
         return WorkerEstimate(
-            reliability=skill,
-            reliability_sd=skill * (1.0 - skill) * sd[:, 0],
+            reliability=skill, reliability_sd=skill * (1.0 - skill) * sd[:, 0],
             side_bias=theta[:, 1].copy() if known else None,
             side_sd=sd[:, 1].copy() if known else None,
-        )
+        )  # fmt: skip
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

@@ -47,10 +47,9 @@ def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Arra
     e_tie = p2 - p1
     f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
     return (
-        np.where(tied, log_tie, log_p1),
-        np.where(tied, e_tie, 1.0 - p1),
+        np.where(tied, log_tie, log_p1), np.where(tied, e_tie, 1.0 - p1),
         np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
-    )
+    )  # fmt: skip
 
 
 def polya_gamma_mean(x: Array) -> Array:

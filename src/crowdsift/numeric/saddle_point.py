@@ -59,9 +59,8 @@ def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     for _ in range(_STEPS):
         now, below = t[active], slope[active] < x[active]
         low[active], high[active] = (
-            np.where(below, now, low[active]),
-            np.where(below, high[active], now),
-        )
+            np.where(below, now, low[active]), np.where(below, high[active], now),
+        )  # fmt: skip
         ahead = now + (x - slope)[active] / np.maximum(curvature[active], 1e-12)
         inside = (low[active] < ahead) & (ahead < high[active])
         moved = np.where(inside, ahead, 0.5 * (low + high)[active])

@@ -98,10 +98,9 @@ class Ablations(Experiment):
         record = self._sets.judged(setting, name, scores, float(fit.summary["seconds"]), note)
         record["figures"] |= {
             "mean_log_likelihood": float(fit.summary["mean_log_likelihood"]),
-            "iterations": int(fit.summary["iterations"]),
-            "converged": bool(fit.converged),
+            "iterations": int(fit.summary["iterations"]), "converged": bool(fit.converged),
             "correlation_with_default": _correlation(scores, self._default(data, name)),
-        }
+        }  # fmt: skip
         if setting["parameter"] == "start" and name in _MIRRORED and value < 0:
             other = _fit(votes, name, **{parameter: -value})[0].scores_of(votes.items)
             record["figures"]["mirror_gap"] = float(abs(scores + other).max())

@@ -94,9 +94,8 @@ class Figure:
             canvas.savefig(vector, format="svg", metadata={"Date": None})
             canvas.savefig(pixels, format="png", dpi=90, metadata={"Software": None})
         return {
-            f"{self.name}.svg": [vector.getvalue()],
-            f"{self.name}.png": [_fewer_colours(pixels)],
-        }
+            f"{self.name}.svg": [vector.getvalue()], f"{self.name}.png": [_fewer_colours(pixels)],
+        }  # fmt: skip
 
 
 def require_matplotlib() -> None:

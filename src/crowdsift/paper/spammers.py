@@ -151,12 +151,11 @@ def _figure(data: str, metric: str, found: dict[Key, dict[str, Cell]]) -> Figure
             name = like_published(method, metric)
             lines.append(
                 Line(
-                    method,
-                    [percent for percent, _ in points],
+                    method, [percent for percent, _ in points],
                     [cell.mean(name) for _, cell in points],
                     [cell.sd(name) if cell.seeds > 1 else 0.0 for _, cell in points],
                 )
-            )
+            )  # fmt: skip
         up = metric.replace("_", " ")
         panels.append(Panel(kind, "spammers added, %", up, lines, logarithmic=True))
     return Figure(f"spammers-{data}-{metric}", panels)

@@ -87,10 +87,9 @@ def like_published(method: str, metric: str) -> str:
 
 
 def mean_rows(
-    found: dict[Key, dict[str, Cell]],
-    names: Sequence[str],
+    found: dict[Key, dict[str, Cell]], names: Sequence[str],
     published: Callable[[Key, str, str], tuple[float, float] | None],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """One row per setting and method: means, deviations, and the published figure beside."""
     # `published` gives the mean and the standard deviation (or NaN) of a metric.
     rows = []
@@ -127,10 +126,9 @@ class Standing:
 
 
 def standing(
-    found: dict[Key, dict[str, Cell]],
-    figure: str | Callable[[Key], str] = "accuracy",
+    found: dict[Key, dict[str, Cell]], figure: str | Callable[[Key], str] = "accuracy",
     rivals: Sequence[str] = EIGHT,
-) -> Standing:
+) -> Standing:  # fmt: skip
     """Compare the means, setting by setting; the best rival is picked after the fact."""
     counts = {"beats": 0, "ties": 0, "loses": 0}
     for key, methods in found.items():

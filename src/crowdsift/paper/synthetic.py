@@ -65,12 +65,11 @@ SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "comparisons": tuple(
         (100, 500, comparisons)
         for comparisons in (
-            *(2000, 2500, 3000, 3500, 4000, 4500, 5000),
-            *(10_000, 25_000, 50_000, 100_000),
+            *(2000, 2500, 3000, 3500, 4000, 4500, 5000), *(10_000, 25_000, 50_000, 100_000),
         )
     ),
     "items": tuple((items, 1000, 20_000) for items in (50, 100, 250, 500, 1000, 2000, 2250, 2500)),
-}
+}  # fmt: skip
 #: The ranges of the reliability.
 RANGES: dict[str, tuple[float, float]] = {"[-1,1]": (-1.0, 1.0), "[0,1]": (0.0, 1.0)}
 
@@ -156,10 +155,9 @@ class Synthetic(Experiment):
                 if chosen:
                     parts += [_heading(beta, sweep), _table(sweep, chosen, published)]
         return Page(
-            "\n".join(parts),
-            [_figure(metric, found) for metric in METRICS],
+            "\n".join(parts), [_figure(metric, found) for metric in METRICS],
             {"means": mean_rows(found, _NAMES, published.figure)},
-        )
+        )  # fmt: skip
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each range of reliabilities by itself."""
@@ -278,12 +276,11 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
                 figures = [(c, judged_by(k, metric)) for k, c in points]
                 lines.append(
                     Line(
-                        method,
-                        [k[2 + _VARIED[sweep]] for k, _ in points],
+                        method, [k[2 + _VARIED[sweep]] for k, _ in points],
                         [c.mean(name) for c, name in figures],
                         [c.sd(name) if c.seeds > 1 else 0.0 for c, name in figures],
                     )
-                )
+                )  # fmt: skip
             title, up = f"β in {beta}", metric.replace("_", " ")
             panels.append(Panel(title, sweep, up, lines, logarithmic=True))
     return Figure(f"synthetic-{metric}", panels)

@@ -70,15 +70,14 @@ def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
     found = fitted.estimate.dimensions
     assert found is not None
     return {
-        "dimensions": found.count,
-        "direction": found.direction,
+        "dimensions": found.count, "direction": found.direction,
         "has_common": bool(found.has_common or found.direction != "common"),
         "dimension_names": _names(fitted, found),
         "trials": [
             {name: value if isfinite(value) else None for name, value in each._asdict().items()}
             for each in found.trials
         ],
-    }
+    }  # fmt: skip
 
 
 def _names(fitted: FitBuilder, found: DimensionEstimate) -> list[str | None]:

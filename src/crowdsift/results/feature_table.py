@@ -43,13 +43,12 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "item_features": {
-            "used": found is not None,
-            "groups": groups,
+            "used": found is not None, "groups": groups,
             "own_share": 1.0 if found is None else found.own,
             "explained": 0.0 if found is None else found.explained,
             "evidence_gain": 0.0 if found is None else found.gain,
         }
-    }
+    }  # fmt: skip
 
 
 def feature_notes(fitted: FitBuilder) -> Iterator[str]:
@@ -120,11 +119,10 @@ def head_bytes(found: FeatureEstimate) -> bytes:
     groups = found.features.blocks
     scale = np.concatenate([group.scale for group in groups])
     tensors = {
-        "weight": weight.astype(np.float32),
-        "weight_sd": sd.astype(np.float32),
+        "weight": weight.astype(np.float32), "weight_sd": sd.astype(np.float32),
         "mean": np.concatenate([group.centre for group in groups]).astype(np.float32),
         "scale": np.where(np.isinf(scale), 1.0, scale).astype(np.float32),
-    }
+    }  # fmt: skip
     names = [name for group in groups for name in group.names]
     about = {"names": json.dumps(names), "formula": "score = sum(weight * (x - mean) / scale)",
              "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in groups])}  # fmt: skip
@@ -134,10 +132,9 @@ def head_bytes(found: FeatureEstimate) -> bytes:
 def features_bytes(found: FeatureEstimate) -> bytes:
     """All that scores of further items need, for the folder of a fit."""
     tensors: dict[str, NDArray[Any]] = {
-        "shares": found.shares,
-        "mean": found.weights.mean,
+        "shares": found.shares, "mean": found.weights.mean,
         "root": found.weights.root.astype(np.float32),
-    }
+    }  # fmt: skip
     groups = []
     for number, group in enumerate(found.features.blocks):
         groups.append({"name": group.name, "kind": group.kind, "columns": group.columns,

@@ -58,13 +58,7 @@ def write_leaderboard(fit: Fit, path: str | os.PathLike[str]) -> None:
 
 
 def form_of(path: str | os.PathLike[str]) -> str:
-    """Markdown, LaTeX or CSV, by the ending of a name.
-
-    Examples
-    --------
-    >>> form_of("board.tex")
-    'latex'
-    """
+    """Markdown, LaTeX or CSV, by the ending of a name."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         raise RequestError(

@@ -70,9 +70,8 @@ class Hiding:
         if len(key) < _FEWEST_BYTES:
             raise InputError(
                 f"a key needs at least {_FEWEST_BYTES} characters, this file has {len(key)}; make "
-                "one with: openssl rand -hex 32",
-                source=str(given),
-            )
+                "one with: openssl rand -hex 32", source=str(given),
+            )  # fmt: skip
         return cls(key, _digest(key, b"\0check")[:16])
 
     def to_json(self) -> dict[str, str]:

@@ -32,29 +32,21 @@ if TYPE_CHECKING:
 
 MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
 LIMITS = {
-    "outcome": (0.0, 1.0),
-    "weight": (0.0, MOST_WEIGHT),
+    "outcome": (0.0, 1.0), "weight": (0.0, MOST_WEIGHT),
     "feature": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
     "covariate": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
     "number": (-np.inf, np.inf),
-}
+}  # fmt: skip
 ADVICE = {
     "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
     "weight": "a weight counts votes, and is 1 where the column is left out",
-    "feature": "correct it or remove the row",
-    "covariate": "correct it or remove the row",
+    "feature": "correct it or remove the row", "covariate": "correct it or remove the row",
     "number": "correct it or remove the row",
-}
+}  # fmt: skip
 
 
 def first_outside(values: NDArray[Any], role: str) -> int | None:
-    """Return the first row whose number is not finite or outside the limits of its role.
-
-    Examples
-    --------
-    >>> first_outside(np.array([0.0, 1.5]), "outcome")
-    1
-    """
+    """Return the first row whose number is not finite or outside the limits of its role."""
     low, high = LIMITS[role]
     good = np.isfinite(values) & (values >= low) & (values <= high)
     return None if good.all() else int(np.argmin(good))
@@ -350,11 +342,6 @@ def number_of(value: Any) -> float:
     """Return one entry as a number, NaN where it is none; the same texts as in a file of votes.
 
     Python also takes 1_000 and digits of other scripts, which files are refused for.
-
-    Examples
-    --------
-    >>> number_of("1e3"), number_of("1_000")
-    (1000.0, nan)
     """
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return float("nan")

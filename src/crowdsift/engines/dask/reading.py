@@ -64,9 +64,8 @@ def files_at(address: str) -> list[str]:
     if not found:
         raise InputError(
             "the workers see no Parquet file there; give a folder, a pattern or an address that "
-            "all of them see",
-            source=address,
-        )
+            "all of them see", source=address,
+        )  # fmt: skip
     return [system.unstrip_protocol(each) for each in sorted(found)]
 
 

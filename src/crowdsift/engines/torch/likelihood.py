@@ -40,12 +40,11 @@ class TorchLikelihood:
             votes.n_items, votes.most_of_item,
         )  # fmt: skip
         return Curvature(
-            float((n * at.value).sum()),
-            to_host(items),
+            float((n * at.value).sum()), to_host(items),
             to_host(self._to_workers(n[:, None] * at.t)),
             to_host(self._to_workers(-n[:, None, None] * at.tt)),
             TorchSchur(votes, -n * at.dd, -n[:, None] * at.dt),
-        )
+        )  # fmt: skip
 
     def fit_workers(
         self, likelihood: str, scores: Vector, theta: Vector, *, centre: Vector, penalty: float,

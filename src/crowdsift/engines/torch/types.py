@@ -111,9 +111,8 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
 
     return Transfer(
         gathered((at, (1.0 - to_upper) * of_lower), (at + 1, to_upper * of_upper)),
-        gathered((at, (1.0 - to_upper) * of_upper)),
-        gathered((at + 1, to_upper * of_lower)),
-    )
+        gathered((at, (1.0 - to_upper) * of_upper)), gathered((at + 1, to_upper * of_lower)),
+    )  # fmt: skip
 
 
 def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -216,9 +215,8 @@ class TypeState:
         regular = np.arange(self.n_types()) < self.n_regular()
         columns = (
             np.concatenate([np.repeat(widths, size), side_only_widths]),
-            np.concatenate([np.zeros(self.n_regular()), side_only]),
-            regular.astype(np.float64),
-        )
+            np.concatenate([np.zeros(self.n_regular()), side_only]), regular.astype(np.float64),
+        )  # fmt: skip
         return Points(*(self._numbers(column) for column in columns))
 
     def single_points(self) -> tuple[Tensor, ...]:

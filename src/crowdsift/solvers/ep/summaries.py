@@ -293,9 +293,8 @@ def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_worke
     if isinstance(sites, SummedSites):
         marginals = sites.marginals(even, slice(0, n_workers), 0)
         columns = (
-            marginals.points,
-            np.concatenate([marginals.reliability, marginals.side_only], axis=1),
-        )
+            marginals.points, np.concatenate([marginals.reliability, marginals.side_only], axis=1),
+        )  # fmt: skip
         masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
         return np.asarray(np.log(np.maximum(masses, SMALLEST)))
     result = np.empty((n_workers, len(held)))

@@ -128,9 +128,8 @@ class ContextSites:
         self._apart, self._alone = np.flatnonzero(several[worker]), np.flatnonzero(~several[worker])
         self._several, place = np.unique(worker[self._apart], return_inverse=True)
         self.types, self.side = (
-            TypeTree(place, len(self._several), types),
-            SideTree(worker, n_workers),
-        )
+            TypeTree(place, len(self._several), types), SideTree(worker, n_workers),
+        )  # fmt: skip
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # by context; None before the first pass

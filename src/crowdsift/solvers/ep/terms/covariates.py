@@ -70,10 +70,9 @@ class Covariates(Term):
     excludes = (
         Exclusion(
             "features",
-            "Features and coefficients would need one joint Gaussian of items and workers.",
-            True,
+            "Features and coefficients would need one joint Gaussian of items and workers.", True,
         ),
-    )
+    )  # fmt: skip
 
     def given(self, settings: Settings) -> bool:
         """Return whether there are covariates."""

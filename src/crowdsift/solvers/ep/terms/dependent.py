@@ -137,9 +137,8 @@ class GroupPrior(ItemPrior):
             nodes = order[starts[groups][:, None] + np.arange(size)]
             self._batch[nodes] = len(self._batches)
             self._row[nodes], self._place[nodes] = (
-                np.arange(len(nodes))[:, None],
-                np.arange(size),
-            )
+                np.arange(len(nodes))[:, None], np.arange(size),
+            )  # fmt: skip
             self._batches.append(_Batch(groups, nodes, item[nodes]))
 
     @property

@@ -215,10 +215,9 @@ def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
     if E == D:
         counts[3] = 1e-300
     return before._replace(
-        mean=mean,
-        precision=0.5 * (precision + precision.T),
+        mean=mean, precision=0.5 * (precision + precision.T),
         log_shares=np.log(counts / counts.sum()),
-    )
+    )  # fmt: skip
 
 
 def _exact(setting: Setting, state: State) -> bool:
