@@ -57,6 +57,17 @@ def test_planted_dimensions_are_found(D):
     np.testing.assert_array_equal(found.weights[:, 0], estimate.workers.reliability)
 
 
+def test_intervals_of_scores_cover_the_truth():
+    inside = []
+    for seed in range(20, 26):
+        votes, x, _ = planted(2, workers=200, votes=50, seed=seed)
+        estimate = estimate_votes(crowdsift.Sift(dimensions=2), votes, CPU)
+        truth, size = x[:, 0] - x[:, 0].mean(), estimate.scores.std()
+        error = truth / truth.std() - estimate.scores / size
+        inside.append(np.abs(error) < 1.645 * estimate.score_sd / size)
+    assert 0.82 < np.mean(inside) < 0.97  # .9, six crowds of 30 items, whose errors are shared
+
+
 def test_sides_ties_and_islands():
     votes, x, _ = planted(2, items=40, workers=60, votes=200, side=0.7, tie=0.4, pairs=True)
     estimate = estimate_votes(crowdsift.Sift(), votes, CPU)

@@ -676,4 +676,106 @@ inline void class_evidence(const Space& space, const Crowd& crowd, const double*
     });
 }
 
+// Minus the second derivatives of the log-likelihood and of the prior of weights in positions, mu
+// and the weights of gold (K D + E + D rows), the weights of the others eliminated: what a worker's
+// weights leave open is open for items, too. `sums` has room for all rows and columns.
+inline void add_response(const Space& space, const Crowd& crowd, const double* mean,
+                         const double* share, std::size_t s, std::vector<double>& B,
+                         std::vector<std::size_t>& touched, double* sums) {
+    const Votes& votes = space.votes;
+    const std::size_t D = space.D, E = space.E, KD = votes.n_items * D, N = KD + E + D;
+    const bool gold = space.gold(s);
+    const double* a = mean + s * E;
+    const double sure = gold ? 1.0 : share[s * kClasses] + share[s * kClasses + 1];
+    SmallMatrix H{};
+    touched.clear();
+    for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+        double d[kMostWeights], z = 0.0;
+        space.difference(i, s, d);
+        for (std::size_t p = 0; p < E; ++p) z += a[p] * d[p];
+        const Slope slope(VoteTerms(space, i, s, space.weight(i, s)), z, 1.0);
+        const std::size_t ends[2] = {votes.first[i] * D, votes.second[i] * D};
+        for (std::size_t side = 0; side < 2; ++side) {
+            const double sign = side == 0 ? 1.0 : -1.0;
+            touched.push_back(ends[side]);
+            for (std::size_t p = 0; p < D; ++p) {
+                for (std::size_t q = 0; q < E; ++q)
+                    B[(ends[side] + p) * E + q] +=
+                        sign * (slope.bend * a[p] * d[q] - (p == q ? slope.first : 0.0));
+                for (std::size_t q = 0; q < D; ++q) {
+                    const double both = slope.bend * a[p] * a[q];
+                    sums[(ends[side] + p) * N + ends[side] + q] += both;
+                    sums[(ends[side] + p) * N + ends[1 - side] + q] -= both;
+                }
+            }
+        }
+        for (std::size_t p = 0; p < E; ++p)
+            for (std::size_t q = 0; q < E; ++q) H[p * E + q] += slope.bend * d[p] * d[q];
+    }
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    if (gold) {
+        for (std::size_t p = 0; p < D; ++p) {
+            for (std::size_t q = 0; q < D; ++q)
+                sums[(KD + E + p) * N + KD + E + q] += H[p * E + q] + (p == q ? crowd.gold : 0.0);
+            for (const std::size_t item : touched)
+                for (std::size_t k = 0; k < D; ++k) {
+                    sums[(item + k) * N + KD + E + p] += B[(item + k) * E + p];
+                    sums[(KD + E + p) * N + item + k] += B[(item + k) * E + p];
+                }
+        }
+    } else {
+        SmallMatrix V{}, PV{};
+        const bool turned = share[s * kClasses + 1] > share[s * kClasses];
+        for (std::size_t p = 0; p < E * E; ++p) H[p] += crowd.precision[p];
+        factorise(H.data(), E);
+        invert_factor(H.data(), E, V.data());
+        const auto sign = [&](std::size_t p) { return turned && p < D ? -1.0 : 1.0; };
+        for (std::size_t p = 0; p < E; ++p)
+            for (std::size_t q = 0; q < E; ++q)
+                for (std::size_t k = 0; k < E; ++k)
+                    PV[p * E + q] += sign(p) * crowd.precision[p * E + k] * V[k * E + q];
+        for (std::size_t p = 0; p < E; ++p)
+            for (std::size_t q = 0; q < E; ++q) {
+                double open = sign(p) * sign(q) * crowd.precision[p * E + q];
+                for (std::size_t k = 0; k < E; ++k)
+                    open -= PV[p * E + k] * sign(q) * crowd.precision[k * E + q];
+                sums[(KD + p) * N + KD + q] += sure * open;
+            }
+        for (const std::size_t one : touched)
+            for (std::size_t k = 0; k < D; ++k) {
+                const double* row = B.data() + (one + k) * E;
+                SmallVector left{};
+                for (std::size_t q = 0; q < E; ++q)
+                    for (std::size_t m = 0; m < E; ++m) left[q] += sure * row[m] * V[m * E + q];
+                for (std::size_t p = 0; p < E; ++p) {
+                    double cross = 0.0;
+                    for (std::size_t q = 0; q < E; ++q) cross += sure * row[q] * PV[p * E + q];
+                    sums[(one + k) * N + KD + p] += cross;
+                    sums[(KD + p) * N + one + k] += cross;
+                }
+                for (const std::size_t two : touched)
+                    for (std::size_t q = 0; q < D; ++q) {
+                        double both = 0.0;
+                        for (std::size_t m = 0; m < E; ++m) both += left[m] * B[(two + q) * E + m];
+                        sums[(one + k) * N + two + q] -= both;
+                    }
+            }
+    }
+    for (const std::size_t item : touched)
+        std::fill_n(B.begin() + static_cast<std::ptrdiff_t>(item * E), D * E, 0.0);
+}
+
+inline void response(const Space& space, const Crowd& crowd, const double* mean,
+                     const double* share, double* out, ThreadPool& pool) {
+    const std::size_t KD = space.votes.n_items * space.D, N = KD + space.E + space.D;
+    over_worker_ranges(space.votes, pool, N * N, out,
+                       [&](std::size_t, std::size_t from, std::size_t to, double* sums) {
+                           std::vector<double> B(KD * space.E, 0.0);
+                           std::vector<std::size_t> touched;
+                           for (std::size_t s = from; s < to; ++s)
+                               add_response(space, crowd, mean, share, s, B, touched, sums);
+                       });
+}
+
 }  // namespace crowdsift

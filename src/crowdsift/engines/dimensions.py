@@ -91,3 +91,13 @@ class Dimensions(Protocol):
 
         By Laplace's approximation; the last column is there if the weights have a side.
         """
+
+    def response(
+        self, positions: Items, crowd: Crowd, weights: Workers, shares: Workers, width: Workers,
+        ties: bool,
+    ) -> Totals:  # fmt: skip
+        """Return minus the second derivatives of the log-posterior, prior of positions apart.
+
+        In the positions (items x D rows), μ with the mean side (E) and the weights of gold (D);
+        the weights of the other workers are eliminated.
+        """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.terms.dimensions import State
 
+_RESPONSE_WORK = 1e9  # squares of the numbers of positions that workers judge, summed
 _DRAWS = 64  # of the weights of every worker, for the probability that it is distinct
 
 
@@ -91,11 +92,12 @@ def _estimate(
     found = _record(state, engine, trials)
     workers = _workers(one, found, setting, state)
     assert workers.quantiles is not None
-    precision = None
-    if state.covariance.ndim == 2 and exact_items(facts.component).any():
-        K = facts.n_items
-        whole = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
-        precision = _precision(whole, facts.component)
+    precision, variance = None, found.position_covariance[:, 0, 0]
+    if state.covariance.ndim == 2:
+        whole = _score_covariance(found, setting, state, engine)
+        variance = np.diag(whole) - 1.0 / found.component_size
+        if exact_items(facts.component).any():
+            precision = _precision(whole, facts.component)
     side, side_sd = (
         np.zeros(facts.n_workers) if each is None else each
         for each in (workers.side_bias, workers.side_sd)
@@ -110,7 +112,7 @@ def _estimate(
             state.weights[:, :, None] * state.weights[:, None, :], setting.width, setting.ties,
             int(Part.ALL),
         )[0],
-        score_sd=np.sqrt(np.maximum(found.position_covariance[:, 0, 0], 0.0)),
+        score_sd=np.sqrt(np.maximum(variance, 0.0)),
         precision=precision,
         theta=workers.quantiles,
         points=WorkerPoints(workers.quantiles, *rest),
@@ -204,6 +206,41 @@ def _basis(state: State, direction: Vector) -> Vector:
     rest = rest @ vectors[:, np.argsort(-values)]
     sign = np.where(state.crowd.mean[:D] @ rest < 0.0, -1.0, 1.0)
     return np.concatenate([first[:, None], rest * sign], axis=1)
+
+
+def _score_covariance(
+    found: DimensionEstimate, setting: Setting, state: State, engine: Engine
+) -> Vector:
+    """The covariance of the scores, with what weights and the direction leave open.
+
+    Variational Bayes takes weights as known. Here they are eliminated from the joint curvature,
+    and the direction of the score is uncertain. Scores have unit size, so that their common scale
+    is not uncertain. Where that takes too long it is left out.
+    """
+    facts, (K, D) = engine.facts, state.positions.shape
+    plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
+    touched = np.minimum(2.0 * facts.loads, K) * D
+    if float(touched @ touched) > _RESPONSE_WORK:
+        return plain
+    curvature = setting.passes.response(
+        state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties
+    )
+    rows = K * D
+    at = rows if not facts.n_gold else len(curvature) - D  # μ, or the weights of gold
+    if not facts.n_gold:
+        curvature = curvature[:-D, :-D]
+    curvature = curvature + np.diag(np.arange(len(curvature)) < rows)
+    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    # The prior has 1. What is below turns positions and weights together: scores are as before.
+    root = (values > 0.99)[:, None] * vectors.T / np.sqrt(np.maximum(values, 1.0))[:, None]
+    gradient, axis = np.zeros((K, len(curvature))), state.weights[-1, 0]
+    length = max(abs(float(axis if facts.n_gold else state.crowd.mean[0])), 1e-9)
+    gradient[np.arange(K), np.arange(K) * D] = 1.0
+    gradient[:, at + 1 : at + D] = found.positions[:, 1:] / length
+    half = gradient @ root.T
+    s = found.positions[:, 0] / max(float(np.linalg.norm(found.positions[:, 0])), 1e-300)
+    half = half - np.outer(s, s @ half)
+    return np.asarray(half @ half.T + float(s @ plain @ s) * np.outer(s, s))
 
 
 def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecision:

@@ -490,6 +490,18 @@ class CpuDimensions:
             self._votes.facts.n_gold, ties,
         )  # fmt: skip
 
+    def response(
+        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector,
+        ties: bool,
+    ) -> Vector:  # fmt: skip
+        """Curvature with weights eliminated; see the protocol."""
+        self._votes.passes += 1
+        none = np.zeros((*positions.shape, positions.shape[1]))
+        return self._votes.core.dimension_response(
+            vector(positions), none, *_crowd(crowd), vector(weights), vector(shares),
+            vector(width), self._votes.facts.n_gold, ties,
+        )  # fmt: skip
+
 
 def _crowd(crowd: Crowd) -> tuple[Vector, Vector, Vector, float, float]:
     mean, precision, log_shares = (vector(each) for each in crowd[:3])
