@@ -149,10 +149,8 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
 
 def _require_columns(votes: NDArray[Any]) -> None:
     if votes.shape[1] not in (2, 3):
-        raise ValueError(
-            "X has the columns first item, second item and optionally worker, but n_features = "
-            f"{votes.shape[1]}"
-        )
+        raise ValueError("X has the columns first item, second item and optionally worker, but "
+                         f"n_features = {votes.shape[1]}")  # fmt: skip
 
 
 def _labels(votes: NDArray[Any]) -> tuple[list[Any], list[Any], list[Any] | None]:
@@ -175,7 +173,6 @@ def _outcomes(y: Any, rows: int) -> NDArray[np.float64]:
     if len(outcome) != rows:
         raise ValueError(f"X has {rows} votes and y has {len(outcome)}")
     if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
-        raise ValueError(
-            "y must be 1 (the first item was preferred), 0 (the second) or between (a tie is 0.5)"
-        )
+        raise ValueError("y must be 1 (the first item was preferred), 0 (the second) or between "
+                         "(a tie is 0.5)")  # fmt: skip
     return np.asarray(outcome)

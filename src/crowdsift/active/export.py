@@ -118,10 +118,8 @@ def export_votes(
     ['left', 'margin', 'probability', 'right', 'soft_label', 'weight', 'winner', 'worker']
     """
     if not isinstance(votes, str | os.PathLike):
-        raise RequestError(
-            "export_votes reads a file; for votes in memory use soft_labels, whose columns can be "
-            "put beside them"
-        )
+        raise RequestError("export_votes reads a file; for votes in memory use soft_labels, whose "
+                           "columns can be put beside them")  # fmt: skip
     kind, target = _checked(Path(out), to, flip, keep, texts), Path(out)
     options = ReadOptions(**{**reading, "threads": threads})
     source: Any = votes
@@ -149,10 +147,8 @@ def export_votes(
 def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
     """Return the fit of a folder of which the votes are written."""
     if fitted is not None or method is not None:
-        raise RequestError(
-            f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; a method or "
-            "another fit goes with a file of votes"
-        )
+        raise RequestError(f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; "
+                           "a method or another fit goes with a file of votes")  # fmt: skip
     return load(folder)
 
 
@@ -185,10 +181,9 @@ def _fit_of(
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
         if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
-            raise RequestError(
-                "the workers of this fit are hidden, and these votes have their labels: export the "
-                "votes of the fit itself (its folder), or use a fit without --hide-workers"
-            )
+            raise RequestError("the workers of this fit are hidden, and these votes have their "
+                               "labels: export the votes of the fit itself (its folder), or use a "
+                               "fit without --hide-workers")  # fmt: skip
         _require_method(found.method)
         return found
     if method is None:
@@ -287,9 +282,8 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
     if not 0.0 <= keep <= 1.0:
         raise RequestError(f"keep must be a probability from 0 to 1, as 0.8, not {keep!r}")
     if texts and to != "trl":
-        raise RequestError(
-            "texts are for the columns chosen and rejected; ask for these with --to trl (to='trl')"
-        )
+        raise RequestError("texts are for the columns chosen and rejected; ask for these with "
+                           "--to trl (to='trl')")  # fmt: skip
     kind = _KINDS.get(target.suffix.lower())
     if kind is None:
         raise RequestError(f"{target}: give a file that ends in .jsonl, .csv or .parquet")
@@ -304,21 +298,16 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
         if not Path(source).is_file():
-            raise RequestError(
-                f"the folder holds the beginnings of replies, and the votes that it names "
-                f"({source or 'none'}) are no file here; export the file itself with --fit "
-                "(fitted=), or give texts (--texts)"
-            )
+            raise RequestError("the folder holds the beginnings of replies, and the votes that it "
+                               f"names ({source or 'none'}) are no file here; export the file "
+                               "itself with --fit (fitted=), or give texts (--texts)")  # fmt: skip
         return source, options
     if votes is None:
-        raise RequestError(
-            "the votes of this fit were not kept (there were too many, or with features); export "
-            "the file itself with --fit (fitted=)"
-        )
+        raise RequestError("the votes of this fit were not kept (there were too many, or with "
+                           "features); export the file itself with --fit (fitted=)")  # fmt: skip
     if given := [name for name in options.changed() if name != "threads"]:
-        raise RequestError(
-            f"{', '.join(given)}: options of reading, and the votes of this folder are read already"
-        )
+        raise RequestError(f"{', '.join(given)}: options of reading, and the votes of this folder "
+                           "are read already")  # fmt: skip
     columns: dict[str, list[Any]] = {}
     for name, codes in (("first", votes.first), ("second", votes.second)):
         labels = votes.items[codes].tolist()
@@ -342,10 +331,9 @@ def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
     weight = len(coded.first) if coded.weight is None else float(np.sum(coded.weight, dtype=float))
     votes = float(fit.summary["votes"])
     if not np.isclose(weight, votes, rtol=1e-4):
-        raise RequestError(
-            f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were fitted; export "
-            "all files that were fitted, with the options of reading they had, and --fit (fitted=)"
-        )
+        raise RequestError(f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were "
+                           "fitted; export all files that were fitted, with the options of "
+                           "reading they had, and --fit (fitted=)")  # fmt: skip
 
 
 _BLOCK = 1 << 20  # rows at a time
@@ -409,10 +397,9 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
     place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]
-        raise RequestError(
-            f"{len(missing):,} items of the votes are not in the fit, for example {missing[0]!r}; "
-            "give the votes that were fitted, or update the fit first"
-        )
+        raise RequestError(f"{len(missing):,} items of the votes are not in the fit, for example "
+                           f"{missing[0]!r}; give the votes that were fitted, or update the fit "
+                           "first")  # fmt: skip
     return place
 
 

@@ -47,10 +47,8 @@ _AHEAD = 2  # questions that a page holds, the one that is shown among them
 _LONGEST = 3_600_000  # milliseconds that count as time taken
 _REFRESH = 0.3  # seconds between two fits, at least
 _ID = re.compile(r"[0-9a-zA-Z-]{8,64}")
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+           "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")  # fmt: skip
 _HEADERS = {
     "content-security-policy": _POLICY, "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",

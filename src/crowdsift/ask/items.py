@@ -70,9 +70,8 @@ def _content(fields: dict[str, str], folder: Path) -> Content:
         raise ValueError("empty label of an item")
     for name, value in fields.items():
         if len(value) > MAX_TEXT:
-            raise ValueError(
-                f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are shown"
-            )
+            raise ValueError(f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are "
+                             "shown")  # fmt: skip
     texts = {name: fields.get(name, "") for name in ("prompt", "text", "markdown")}
     image, media = _image(fields.get("image", "").strip(), folder)
     if not (image or texts["text"].strip() or texts["markdown"].strip()):
@@ -143,6 +142,5 @@ def require_packages(names: Iterable[str] = ("starlette", "uvicorn", "nh3", "mar
     from importlib.util import find_spec
 
     if missing := [name for name in names if find_spec(name) is None]:
-        raise RequestError(
-            f"crowdsift ask needs {', '.join(missing)}; pip install 'crowdsift[ask]'"
-        )
+        raise RequestError(f"crowdsift ask needs {', '.join(missing)}; pip install "
+                           "'crowdsift[ask]'")  # fmt: skip

@@ -59,10 +59,8 @@ def open_study(
     store = Store(path)
     try:
         if contents is not None and list(contents) != store.contents:
-            raise RequestError(
-                f"{path}: this study has other items; leave the items out to continue it, or begin "
-                "another one with --study"
-            )
+            raise RequestError(f"{path}: this study has other items; leave the items out to "
+                               "continue it, or begin another one with --study")  # fmt: skip
         if gold is not None and contents is not None and not store.gold:
             raise RequestError(f"{path}: gold is given when a study begins, not later")
         _check({**store.settings, **given}, len(store.items))

@@ -61,15 +61,11 @@ CREATE VIEW votes AS
     JOIN items l ON l.code = c.item JOIN items r ON r.code = d.item
   WHERE a.answer IN ('left', 'right', 'tie') ORDER BY a.rowid;
 """
-_ANSWER = (
-    "INSERT INTO answers (id, judge, question, left_content, right_content, answer, gold, "
-    "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
-_UNDO = (
-    "INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = NULL, "
-    "left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, milliseconds = NULL "
-    "WHERE judge = excluded.judge"
-)
+_ANSWER = ("INSERT INTO answers (id, judge, question, left_content, right_content, answer, gold, "
+           "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING")  # fmt: skip
+_UNDO = ("INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = "
+         "NULL, left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, "
+         "milliseconds = NULL WHERE judge = excluded.judge")  # fmt: skip
 _SET = "INSERT INTO study VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 

@@ -136,10 +136,9 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     part = np.unique(np.stack(group), axis=1, return_inverse=True)[1].reshape(-1)
     kept = np.flatnonzero(np.bincount(part, minlength=1)[part] > 1)  # not alone in its component
     if len(kept) < _MIN_ITEMS:
-        raise RequestError(
-            f"the fits share {len(kept)} items that are compared with each other in both; a "
-            f"comparison needs {_MIN_ITEMS}. Items must have the same labels in both"
-        )
+        raise RequestError(f"the fits share {len(kept)} items that are compared with each other in "
+                           f"both; a comparison needs {_MIN_ITEMS}. Items must have the same "
+                           "labels in both")  # fmt: skip
     part, at = np.unique(part[kept], return_inverse=True)[1].reshape(-1), [row[kept] for row in at]
     units = [_units(fit, row, part) for fit, row in zip(fits, at, strict=True)]
     (x, x_error, one), (y, y_error, two) = units
@@ -174,9 +173,8 @@ def _loaded(fit: Any) -> Fit:
 
     found = fit if isinstance(fit, Fit) else load(fit)
     if not np.isfinite(found.item_table["upper"]).any():
-        raise RequestError(
-            f"the method {found.method} has no intervals, which a comparison needs; use bt or sift"
-        )
+        raise RequestError(f"the method {found.method} has no intervals, which a comparison needs; "
+                           "use bt or sift")  # fmt: skip
     return found
 
 

@@ -92,10 +92,8 @@ def copying(fit: Fit) -> Copying:
     if not votes.has_workers:
         raise RequestError("the votes have no workers who could copy each other")
     if not np.isfinite(fit.worker_table["reliability"].astype(np.float64)).any():
-        raise RequestError(
-            f"{fit.method} estimates no reliabilities, so that good workers look like copies of "
-            "each other; use the method sift"
-        )
+        raise RequestError(f"{fit.method} estimates no reliabilities, so that good workers look "
+                           "like copies of each other; use the method sift")  # fmt: skip
     cells = cells_of(votes, _probability(fit, votes))
     none = np.zeros(votes.n_workers)
     rho = _consistency(_within(cells, None), votes.n_workers)
@@ -242,10 +240,8 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff([*starts, len(unit)])
     if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
-        raise RequestError(
-            "too many workers voted on the same pairs of items to compare them two by two; ask "
-            "for a part of the votes"
-        )
+        raise RequestError("too many workers voted on the same pairs of items to compare them two "
+                           "by two; ask for a part of the votes")  # fmt: skip
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for size in np.unique(sizes[sizes > 1]).tolist():
         i, j = np.triu_indices(size, 1)

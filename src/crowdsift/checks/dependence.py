@@ -83,17 +83,14 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
     if votes is None or posterior is None or posterior.sd is None:
         raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
     if votes.n_items > MOST_ITEMS:
-        raise RequestError(
-            f"{votes.n_items:,} items are too many for dependent votes, at most {MOST_ITEMS:,}"
-        )
+        raise RequestError(f"{votes.n_items:,} items are too many for dependent votes, at most "
+                           f"{MOST_ITEMS:,}")  # fmt: skip
     if rows.group is None:
         raise RequestError("no column says which votes depend on each other")
     groups = len(np.unique(rows.group))
     if groups < MIN_GROUPS:
-        raise RequestError(
-            f"the votes are of {groups} groups by {rows.grouped_by}; at least {MIN_GROUPS} are "
-            "needed to see how groups differ"
-        )
+        raise RequestError(f"the votes are of {groups} groups by {rows.grouped_by}; at least "
+                           f"{MIN_GROUPS} are needed to see how groups differ")  # fmt: skip
     standing = ScoreModel.of(fit, votes)
     slope = worker_slopes(fit, votes)[rows.worker]
     model = ScoreModel(rows.first, rows.second, rows.outcome, slope, votes.n_items, standing.prior)

@@ -102,10 +102,8 @@ def win_matrix(fit: Fit) -> Vector:
     """Return P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
     table = fit.item_table
     if table.height > _MATRIX:
-        raise RequestError(
-            f"a matrix of {table.height:,} items is too large (at most {_MATRIX:,}); ask `predict` "
-            "for the pairs of interest"
-        )
+        raise RequestError(f"a matrix of {table.height:,} items is too large (at most "
+                           f"{_MATRIX:,}); ask `predict` for the pairs of interest")  # fmt: skip
     score, component = table["score"].astype(np.float64), table["component"]
     difference = score[:, None] - score[None, :]
     if dimensions_of(fit) is None:

@@ -84,10 +84,8 @@ class Robustness:
         if reversal.votes is None:
             found = f"No set of votes was found whose removal puts another item above {above}"
             return self.note or found
-        text = (
-            f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes "
-            f"{below} would be above {above}"
-        )
+        text = (f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes {below} "
+                f"would be above {above}")  # fmt: skip
         if reversal.workers is not None:
             many = f"{len(reversal.workers):,} of the {self.total_workers:,} workers"
             text += f"; without at most {many} some other item would be"
@@ -136,25 +134,19 @@ class _Search:
 
     def __init__(self, fit: Fit, gold: Any = None, threads: int | None = None) -> None:
         if fit.votes is None:
-            raise RequestError(
-                "a fit that was loaded does not hold its votes; fit them again to ask for the "
-                "robustness"
-            )
+            raise RequestError("a fit that was loaded does not hold its votes; fit them again to "
+                               "ask for the robustness")  # fmt: skip
         if fit.votes.features is not None or fit.votes.item_class is not None:
-            raise RequestError(
-                f"{fit.method} also depends on features or classes of the votes, of which the "
-                "influence is not known; use sift or bt for the robustness"
-            )
+            raise RequestError(f"{fit.method} also depends on features or classes of the votes, of "
+                               "which the influence is not known; use sift or bt for the "
+                               "robustness")  # fmt: skip
         if fit.votes.choices is not None and model_of(fit).rankings != "pairs":
-            raise RequestError(
-                "the robustness removes votes on single pairs, and these votes are rankings; fit "
-                "them without some of the workers and compare the leaders"
-            )
+            raise RequestError("the robustness removes votes on single pairs, and these votes are "
+                               "rankings; fit them without some of the workers and compare the "
+                               "leaders")  # fmt: skip
         if fit.votes.n_items > MOST_ITEMS:
-            raise RequestError(
-                f"{fit.votes.n_items:,} items are too many for the robustness, at most "
-                f"{MOST_ITEMS:,}"
-            )
+            raise RequestError(f"{fit.votes.n_items:,} items are too many for the robustness, at "
+                               f"most {MOST_ITEMS:,}")  # fmt: skip
         self.fit, self.votes, self.refits = fit, fit.votes, 0
         self._refit, near = refitter(fit, gold, threads, warm=True), Nearby(fit, gold, threads)
         self._near = near if near.possible else None  # finds scores with less work

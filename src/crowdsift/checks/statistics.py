@@ -53,26 +53,15 @@ class Agreement(NamedTuple):
 class FitStatistics:
     """Statistics of fit.
 
-    Attributes
-    ----------
-    separation
-        Index and scale separation reliability; None without intervals.
-    split_half
-        Correlation of scores from two halves of the workers, stepped up to all of them; None
-        where it was not asked for.
-    agreement
-        Krippendorff's alpha of votes on the same pair, with its interval; None where no pair has
-        two votes.
-    triads
-        Intransitive triads, and how many the model expects.
-    workers, items
-        Infit and outfit mean squares with their limits, the standard score of the infit, and
-        whether it is too large to be chance for any of them: of workers against one of typical
-        reliability, of items given how reliable each of their workers is. Nothing misfits where a
-        diagnostic says that the votes hold no information.
-    scale_separation
-        Scale separation reliability as comparative judgement publishes it; see
-        `scale_separation`.
+    `separation`: index and scale separation reliability; None without intervals; `split_half`:
+    correlation of scores from two halves of the workers, stepped up to all of them; None where it
+    was not asked for; `agreement`: Krippendorff's alpha of votes on the same pair, with its
+    interval; None where no pair has two votes; `triads`: intransitive triads, and how many the
+    model expects; `workers`, `items`: infit and outfit mean squares with their limits, the standard
+    score of the infit, and whether it is too large to be chance for any of them: of workers against
+    one of typical reliability, of items given how reliable each of their workers is. Nothing
+    misfits where a diagnostic says that the votes hold no information; `scale_separation`: scale
+    separation reliability as comparative judgement publishes it; see `scale_separation`.
     """
 
     separation: Separation | None
@@ -97,15 +86,7 @@ class FitStatistics:
         return list(worker[order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, as `summary.json` holds them.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
-        >>> sorted(crowdsift.fit(votes).statistics().to_json())[:3]
-        ['alpha', 'alpha_lower', 'alpha_upper']
-        """
+        """Return the figures, as `summary.json` holds them."""
         triads = self.triads
         return {
             "separation_index": None if self.separation is None else self.separation.ratio,
@@ -116,8 +97,7 @@ class FitStatistics:
             "split_half_reliability": self.split_half,
             **dict(
                 zip(
-                    ("alpha", "alpha_lower", "alpha_upper"),
-                    self.agreement or (None, None, None),
+                    ("alpha", "alpha_lower", "alpha_upper"), self.agreement or (None, None, None),
                     strict=True,
                 )
             ),
@@ -128,7 +108,7 @@ class FitStatistics:
                 for label, misfit in zip(self.items["item"], self.items["misfit"], strict=True)
                 if bool(np.asarray(misfit))
             ],
-        }
+        }  # fmt: skip
 
 
 def fit_statistics(
@@ -137,9 +117,8 @@ def fit_statistics(
     """Return statistics of a fit and its votes; see `Fit.statistics`."""
     votes = fit.votes
     if votes is None:
-        raise RequestError(
-            "a fit that was loaded does not hold its votes; fit them again to ask for statistics"
-        )
+        raise RequestError("a fit that was loaded does not hold its votes; fit them again to ask "
+                           "for statistics")  # fmt: skip
     found, seed = separation(fit), int(fit.summary["seed"])
     correlation = None
     if halves:
@@ -166,21 +145,12 @@ _MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
 
 
 def scale_separation(votes: Comparisons) -> float | None:
-    """Return the scale separation reliability of comparative judgement; None without a spread.
-
-    Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an
-    item with M votes and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is
-    infinite. se² is 1 over the item's own information: the other scores count as known. So has it
-    `btm` of the R package sirt. Workers count alike, a tie is half a win, and components are
-    centred apart.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
-    >>> 0.8 < scale_separation(votes) < 1
-    True
-    """
+    """Return the scale separation reliability of comparative judgement; None without a spread."""
+    # Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an
+    # item with M votes and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is
+    # infinite. se² is 1 over the item's own information: the other scores count as known. So has it
+    # `btm` of the R package sirt. Workers count alike, a tie is half a win, and components are
+    # centred apart.
     pooled, n = votes.pooled(), votes.n_items
     one, two = pooled.first.astype(np.int64), pooled.second.astype(np.int64)
     weight = pooled.weight.astype(np.float64)
@@ -225,19 +195,11 @@ def scale_separation(votes: Comparisons) -> float | None:
 
 
 def separation(fit: Fit) -> Separation | None:
-    """Separation index and reliability of the scores; None without intervals.
-
-    Estimates that are not shrunk vary by the truth and by their errors: the true variance is
-    var(m) - mean(v). Posterior means vary less than the truth, whose variance is var(m) + mean(v):
-    to take the errors away would shrink twice. Scores count about the means of their components.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
-    >>> 0.8 < separation(crowdsift.fit(votes)).reliability < 1
-    True
-    """
+    """Separation index and reliability of the scores; None without intervals."""
+    # Estimates that are not shrunk vary by the truth and by their errors: the true variance is
+    # var(m) - mean(v). Posterior means vary less than the truth, whose variance is var(m) +
+    # mean(v): to take the errors away would shrink twice. Scores count about the means of their
+    # components.
     return separation_of(fit.item_table, fit.method, fit.level)
 
 
@@ -267,20 +229,11 @@ def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0
 def calibrated(
     p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
 ) -> Vector:
-    """Return probabilities with each worker's log odds rescaled by its own votes.
-
-    The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit
-    draws probabilities towards 1/2, and some methods take all workers as equally reliable.
-
-    Parameters
-    ----------
-    p, worker, wins, votes
-        A row each: the probability of a win, the worker, how many wins, and of how many votes.
-    n_workers
-        How many workers there are.
-    prior
-        The precision of the prior of the factor, whose mean is 1.
-    """
+    """Return probabilities with each worker's log odds rescaled by its own votes."""
+    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A
+    # fit draws probabilities towards 1/2, and some methods take all workers as equally reliable.
+    # `p`, `worker`, `wins`, `votes`: a row each: the probability of a win, the worker, how many
+    # wins, and of how many votes.
     logit = np.log(p / (1.0 - p))
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
     for _ in range(_HALVINGS):  # the derivative falls with the factor
@@ -374,21 +327,12 @@ def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector
 
 
 def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | None:
-    """Return Krippendorff's alpha of votes on the same pair; None where no pair has two votes.
-
-    The units are ordered pairs: every pair counts in both orders, so that it does not matter which
-    item is named first. Outcomes differ by (y - y')²: a tie is half way. In both orders alpha is
-    linear in the share of votes on the same pair that differ. The interval is Wilson's for this
-    share; its sample size is the effective number of pairs, or the size with the same variance
-    where pairs are enough to estimate that.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> one = crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2])
-    >>> [round(x, 2) for x in agreement_alpha(one)]  # one pair says next to nothing
-    [1.0, -0.1, 1.0]
-    """
+    """Return Krippendorff's alpha of votes on the same pair; None where no pair has two votes."""
+    # The units are ordered pairs: every pair counts in both orders, so that it does not matter
+    # which item is named first. Outcomes differ by (y - y')²: a tie is half way. In both orders
+    # alpha is linear in the share of votes on the same pair that differ. The interval is Wilson's
+    # for this share; its sample size is the effective number of pairs, or the size with the same
+    # variance where pairs are enough to estimate that.
     y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
     _, unit = pair_codes(votes.first, votes.second, votes.n_items)
@@ -449,24 +393,9 @@ class Triads(NamedTuple):
 
 
 def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
-    """Count intransitive triads; None of more than `MOST_ITEMS` items, or without any triad.
-
-    Parameters
-    ----------
-    votes
-        Whose majorities count, weights included; a tie is half a vote for each item.
-    p
-        The model's probability of every vote that it goes to the first item.
-    seed
-        For the votes that are drawn.
-
-    Examples
-    --------
-    >>> import crowdsift, numpy as np
-    >>> circle = crowdsift.Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "a"])
-    >>> count_triads(circle, np.full(3, 0.5))[:3]
-    (1, 1, 0.25)
-    """
+    """Count intransitive triads; None of more than `MOST_ITEMS` items, or without any triad."""
+    # `votes`: whose majorities count, weights included; a tie is half a vote for each item; `p`:
+    # the model's probability of every vote that it goes to the first item.
     k = votes.n_items
     if k > MOST_ITEMS:
         return None
@@ -493,11 +422,9 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
         drawn = rng.random((_DRAWS, len(size))) < above
         draws = [_circles(first, second, each.astype(np.float64), k) for each in drawn]
     return Triads(
-        complete,
-        round(found),
-        _circles(first, second, above, k),
+        complete, round(found), _circles(first, second, above, k),
         None if draws is None else float(np.std(draws, ddof=1)),
-    )
+    )  # fmt: skip
 
 
 def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:

@@ -88,11 +88,9 @@ def export(
             threads=threads, progress=progress, **reading,
         )  # fmt: skip
     warn(done.fit.warnings)
-    say(
-        f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
+    say(f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
         f"{', '.join(done.columns)}); {done.rows:,} kept, {done.flipped:,} flipped, "
-        f"{done.dropped:,} dropped"
-    )
+        f"{done.dropped:,} dropped")  # fmt: skip
 
 
 def _write_head(folder: Path, head: Path | None) -> None:

@@ -75,10 +75,8 @@ def reproduce(
         with _progress(experiment) as progress:
             files = run(experiment, target, options, jobs=jobs, redo=names(redo), progress=progress)
     except Interrupted:
-        say(
-            f"crowdsift: interrupted; what is finished is kept in {target}, "
-            "and the same command goes on from there"
-        )
+        say(f"crowdsift: interrupted; what is finished is kept in {target}, and the same command "
+            "goes on from there")  # fmt: skip
         raise typer.Exit(130) from None
     say(f"Written to {target}: {', '.join(files)}")
 

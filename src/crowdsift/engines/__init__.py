@@ -34,10 +34,9 @@ _NEEDED = 80
 _NEEDED_BY_PAIRS = 160
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
 ENGINES = {
-    "cpu": "crowdsift.engines.cpu",
-    "sharded": "crowdsift.engines.sharded",
+    "cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded",
     "torch": "crowdsift.engines.torch",
-}
+}  # fmt: skip
 # Engines made of shards of others that live elsewhere; they have options, and are closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 # By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of
@@ -84,9 +83,8 @@ def engine_choice(
     given = named_options(options)
     memory, device = given.get("memory"), given.get("device")
     if device is not None and name not in ("auto", "torch"):
-        raise RequestError(
-            f"device {device!r} is one of engine 'torch'; with engine {name!r} leave it out"
-        )
+        raise RequestError(f"device {device!r} is one of engine 'torch'; with engine {name!r} "
+                           "leave it out")  # fmt: skip
     memory_counts = device is None and name in ("auto", "cpu")
     if memory is not None and memory_counts and not _fits(comparisons, memory):
         if needs == "grid":
@@ -129,10 +127,8 @@ def _installed(module: str) -> bool:
 
 def _require_pytorch() -> None:
     if not _installed("torch"):
-        raise RequestError(
-            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
-            "or use engine 'cpu'"
-        )
+        raise RequestError("engine 'torch' needs PyTorch, which is not installed: pip install "
+                           "'crowdsift[gpu]', or use engine 'cpu'")  # fmt: skip
 
 
 def _gpu_fault() -> str | None:
@@ -225,11 +221,10 @@ def _require_pairs(comparisons: Comparisons, memory: str) -> None:
     needed = min(_NEEDED_BY_PAIRS * pairs, _NEEDED * votes)
     if needed <= max(size_of(memory), SMALL):
         return
-    raise ResourceError(
-        f"sift holds arrays over pairs of items in memory: {votes:,} votes on up to {pairs:,} "
-        f"pairs take about {readable(needed)}, and --memory allows {readable(size_of(memory))}. "
-        f"Give --memory {int(1.01 * needed / 1e6)}MB, or use bora-map or bt, which hold none"
-    )
+    raise ResourceError(f"sift holds arrays over pairs of items in memory: {votes:,} votes on up "
+                        f"to {pairs:,} pairs take about {readable(needed)}, and --memory allows "
+                        f"{readable(size_of(memory))}. Give --memory {int(1.01 * needed / 1e6)}MB, "
+                        "or use bora-map or bt, which hold none")  # fmt: skip
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

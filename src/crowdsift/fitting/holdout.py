@@ -31,9 +31,8 @@ def _left_out(
     votes: Comparisons, model: Model, resources: Resources, count: int, seed: int
 ) -> float:
     if resources.engine in tuple(MAPS):
-        raise RequestError(
-            f"engine {resources.engine!r} can only run complete fits; it cannot be used for tuning"
-        )
+        raise RequestError(f"engine {resources.engine!r} can only run complete fits; it cannot be "
+                           "used for tuning")  # fmt: skip
     total = 0.0
     for kept, left_out in folds(votes, count, seed):
         estimate = estimate_votes(model, kept, resources)

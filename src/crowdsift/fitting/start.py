@@ -76,32 +76,28 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
     name = earlier.folder or "the fit to start from"
     version = earlier.summary.get("version")
     if version != __version__:
-        raise RequestError(
-            f"{name}: made by version {version}, this is {__version__}; fit without --start"
-        )
+        raise RequestError(f"{name}: made by version {version}, this is {__version__}; fit without "
+                           "--start")  # fmt: skip
     if earlier.method != model.name:
         raise RequestError(
             f"{name}: a fit of {earlier.method}, from which {model.name} cannot start; fit without "
             f"--start, or give a fit of {model.name}"
         )
     if earlier.population is None:
-        raise RequestError(
-            f"{name}: {model.name} keeps nothing to start from, only sift does; fit without --start"
-        )
+        raise RequestError(f"{name}: {model.name} keeps nothing to start from, only sift does; fit "
+                           "without --start")  # fmt: skip
     if earlier.context_columns != context_names(votes.by):
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
     if earlier.summary.get("sides_known") and not votes.sides_known:
-        raise RequestError(
-            f"{name}: it knows on which side every item was shown, and these votes do not; say so "
-            "with --sides (sides=True) if the first item was on the left, or fit without --start"
-        )
+        raise RequestError(f"{name}: it knows on which side every item was shown, and these votes "
+                           "do not; say so with --sides (sides=True) if the first item was on the "
+                           "left, or fit without --start")  # fmt: skip
     before = float(earlier.summary["votes"])
     if votes.total_weight < _SAME * before:
-        raise RequestError(
-            f"{name}: made of {before:,g} votes, of which most are missing: here are "
-            f"{votes.total_weight:,g}. The votes must be all votes, the old ones and the new; to "
-            "go on with new votes alone use crowdsift update, or Fit.update"
-        )
+        raise RequestError(f"{name}: made of {before:,g} votes, of which most are missing: here "
+                           f"are {votes.total_weight:,g}. The votes must be all votes, the old "
+                           "ones and the new; to go on with new votes alone use crowdsift update, "
+                           "or Fit.update")  # fmt: skip
     table = earlier.item_table
     labels = earlier.labels
     place = match_labels(votes.items.tolist(), labels)

@@ -51,10 +51,8 @@ def open_source(
     """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
     # Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
-        raise RequestError(
-            "--worker-from-path (worker_from_path=) is for files: other votes have no path that "
-            "could name a worker"
-        )
+        raise RequestError("--worker-from-path (worker_from_path=) is for files: other votes have "
+                           "no path that could name a worker")  # fmt: skip
     if not isinstance(source, str | os.PathLike):
         from crowdsift.io.frames import source_of
 
@@ -75,10 +73,9 @@ def open_source(
         if not query and is_study(source):
             query = STUDY_QUERY
         if not query:
-            raise RequestError(
-                f"{shown_address(path)} is a database; say which rows are votes with "
-                "--query (query=), as 'SELECT winner, loser, worker FROM votes'"
-            )
+            raise RequestError(f"{shown_address(path)} is a database; say which rows are votes "
+                               "with --query (query=), as 'SELECT winner, loser, worker FROM "
+                               "votes'")  # fmt: skip
         return DatabaseSource(path, query, thread_count(threads), skip_bad=skip_bad)
     from crowdsift.io.duck import FileSource
 
@@ -92,10 +89,8 @@ def open_source(
 def _refuse_query(query: str | None) -> None:
     """Refuse a query for what is no database."""
     if query:
-        raise RequestError(
-            "--query (query=) is for votes in a database: an address such as "
-            "postgresql://host/name, or a file of SQLite or DuckDB"
-        )
+        raise RequestError("--query (query=) is for votes in a database: an address such as "
+                           "postgresql://host/name, or a file of SQLite or DuckDB")  # fmt: skip
 
 
 def resolve_column(table: Source, name: str, what: str) -> str:
@@ -352,10 +347,8 @@ def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
     if has_workers and "worker" not in plan.roles:
         raise no_worker(table)
     if options.sides and plan.layout is WINNER:
-        raise RequestError(
-            "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
-            "use left,right,winner or first,second,outcome"
-        )
+        raise RequestError("sides=True, but columns 'winner' and 'loser' do not say who was on "
+                           "the left; use left,right,winner or first,second,outcome")  # fmt: skip
     if options.style_control:
         resolve_column(table, STYLE, "the style of replies (--style-control)")
     pairs = [(plan.layout[0], plan.layout[1]), plan.pair]
@@ -378,11 +371,10 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
         raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
     by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
-        raise RequestError(
-            f"--by {','.join(names)}: the items of the format {plan.format.name} are replies, "
-            f"whose contexts are the prompts ({plan.context!r}); with --format plain and --columns "
-            "winner=..., loser=... items are texts, whatever was asked"
-        )
+        raise RequestError(f"--by {','.join(names)}: the items of the format {plan.format.name} "
+                           f"are replies, whose contexts are the prompts ({plan.context!r}); with "
+                           "--format plain and --columns winner=..., loser=... items are texts, "
+                           "whatever was asked")  # fmt: skip
     return by
 
 
@@ -393,9 +385,8 @@ def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
     if taken:
         raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
     if name in _RESULT_COLUMNS:
-        raise RequestError(
-            f"a context column named {name!r} would be mistaken for that of the results; rename it"
-        )
+        raise RequestError(f"a context column named {name!r} would be mistaken for that of the "
+                           "results; rename it")  # fmt: skip
     return name
 
 

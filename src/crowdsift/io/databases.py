@@ -297,9 +297,8 @@ _COLUMNS = {
 def require_table(address: Any, name: str) -> None:
     """Refuse early what no table can be made of."""
     if kind_of_database(address) is None:
-        raise RequestError(
-            f"--to-table {name}: the votes do not come from a database; use --out DIR"
-        )
+        raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out "
+                           "DIR")  # fmt: skip
     if not name or name.count(".") > 1 or not all(name.split(".")):
         raise RequestError(f"--to-table wants NAME or SCHEMA.NAME, not {name!r}")
 

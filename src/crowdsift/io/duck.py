@@ -181,9 +181,8 @@ class FileSource(Source):
                 joins += f" LEFT JOIN {table} ON part.{quoted(name)} = {table}.label"
             else:
                 given = field_of(part, name)
-                chosen.append(
-                    f"{'part.' if given.startswith(quoted(name)) else ''}{given} AS {column}"
-                )
+                chosen.append(f"{'part.' if given.startswith(quoted(name)) else ''}{given} AS "
+                              f"{column}")  # fmt: skip
         return f"SELECT {', '.join(chosen)} FROM {scan(part, numbered=True)} AS part{joins}"
 
     def _check_part(self, part: Part, names: list[str]) -> None:
@@ -494,18 +493,14 @@ def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False)
     shown_as = "label"
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
         length = BEGINNING + len(MARK) + HASH
-        shown_as = (
-            f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
-            f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), '   ') "
-            "ELSE label END"
-        )
+        shown_as = (f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
+                    f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), "
+                    "'   ') ELSE label END")  # fmt: skip
     order = "ORDER BY shown" if ordered else ""
     every = " UNION ALL ".join(f"SELECT {column} AS label FROM votes" for column in columns)
-    return (
-        "CREATE OR REPLACE TEMP TABLE labels AS SELECT label, shown, "
-        f"(row_number() OVER ({order}) - 1)::UINTEGER AS code FROM (SELECT label, {shown_as} AS "
-        f"shown FROM (SELECT DISTINCT label FROM ({every}) WHERE label IS NOT NULL))"
-    )
+    return ("CREATE OR REPLACE TEMP TABLE labels AS SELECT label, shown, (row_number() OVER "
+            f"({order}) - 1)::UINTEGER AS code FROM (SELECT label, {shown_as} AS shown FROM "
+            f"(SELECT DISTINCT label FROM ({every}) WHERE label IS NOT NULL))")  # fmt: skip
 
 
 def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:

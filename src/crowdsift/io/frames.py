@@ -235,11 +235,10 @@ def source_of(source: Any) -> Source:
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _source_of_arrow(source)
-        raise RequestError(
-            f"votes cannot be read from an object of type {type(source).__name__}; give a path, "
-            "'-', a pandas, polars or pyarrow frame, a data set of Hugging Face, a DuckDB "
-            "relation, whatever gives an Arrow stream, or a dict of arrays"
-        )
+        raise RequestError(f"votes cannot be read from an object of type {type(source).__name__}; "
+                           "give a path, '-', a pandas, polars or pyarrow frame, a data set of "
+                           "Hugging Face, a DuckDB relation, whatever gives an Arrow stream, or a "
+                           "dict of arrays")  # fmt: skip
     return FrameSource(frame)
 
 
@@ -253,11 +252,9 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
                 "columns by dict(zip(('winner', 'loser', 'worker'), zip(*rows)))"
             )
     if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
-        raise RequestError(
-            "a list of arrays is (winner, loser) or (winner, loser, worker), each an array or a "
-            f"list; this one holds {len(columns)} of {_kinds(columns)}; use a dict of column "
-            "names for more"
-        )
+        raise RequestError("a list of arrays is (winner, loser) or (winner, loser, worker), each "
+                           f"an array or a list; this one holds {len(columns)} of "
+                           f"{_kinds(columns)}; use a dict of column names for more")  # fmt: skip
     return MemorySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
 
 
@@ -365,15 +362,13 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
         database = Database(1, [draft], folder)
         try:
             target = folder.file(".parquet")
-            rows = (
-                f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = -1)"
-            )
+            rows = (f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = "
+                    "-1)")  # fmt: skip
             if not os.path.getsize(draft):  # nothing was sure enough: columns without rows
                 empty = [f"NULL::VARCHAR AS {quoted(name)}" for name in _names(columns, added)]
                 rows = f"SELECT {', '.join(empty)} WHERE false"
-            database.execute(
-                f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION ZSTD)"
-            )
+            database.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION "
+                             "ZSTD)")  # fmt: skip
             Path(path).write_bytes(Path(target).read_bytes())
         finally:
             database.close()

@@ -98,9 +98,8 @@ def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
         missing = votes.items[place < 0]
         raise InputError(
             f"{len(missing)} of the {votes.n_items} items of the votes have no class here, for "
-            f"example {missing[0]!r}; every item needs one",
-            source=source,
-        )
+            f"example {missing[0]!r}; every item needs one", source=source,
+        )  # fmt: skip
     return votes.with_classes([values[row] for row in place])
 
 
@@ -162,9 +161,8 @@ def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -
         shown = " over ".join(repr(votes.items[code]) for code in [*cycle, cycle[0]][:6])
         raise InputError(
             f"these gold pairs contradict those that the earlier fit keeps: {shown}; correct them, "
-            "or fit all votes with the right gold and without the earlier fit",
-            source=table.source,
-        )
+            "or fit all votes with the right gold and without the earlier fit", source=table.source,
+        )  # fmt: skip
     return both
 
 
@@ -179,10 +177,9 @@ def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
     known = votes.items.tolist()
     winner, loser = (match_labels(labels.tolist(), known) for labels in kept)
     if missing := [*kept.winner[winner < 0], *kept.loser[loser < 0]]:
-        raise RequestError(
-            f"the earlier fit has gold about the item {missing[0]!r}, which is not among the items "
-            "of these votes; give all votes, or fit without the earlier fit (--start)"
-        )
+        raise RequestError(f"the earlier fit has gold about the item {missing[0]!r}, which is not "
+                           "among the items of these votes; give all votes, or fit without the "
+                           "earlier fit (--start)")  # fmt: skip
     return _distinct(winner, loser)
 
 
@@ -289,13 +286,7 @@ _WORKERS = ("worker", "annotator", "annotator_id", "worker_id", "judge", "Worker
 
 
 def read_labels(source: Any, column: str = "item") -> list[Any]:
-    """Return the distinct labels of a column of a file.
-
-    Examples
-    --------
-    >>> read_labels({"item": ["b", "a", "b"]})
-    ['a', 'b']
-    """
+    """Return the distinct labels of a column of a file."""
     with closing(open_source(source, called=f"{column}s")) as table:
         name = resolve_column(table, column, f"the {column}s")
         refuse_empty(table, table.load([name]), f"{column}s")
@@ -502,10 +493,8 @@ def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
-    """Read a table of items: labels, and columns of numbers, lists or texts.
-
-    Labels are those of the column item, else id; with the columns of contexts they are pairs.
-    """
+    """Read a table of items: labels, and columns of numbers, lists or texts."""
+    # Labels are those of the column item, else id; with the columns of contexts they are pairs.
     with closing(open_source(source, called="items")) as table:
         own = lookup(table, table.names, "item") or lookup(table, table.names, "id")
         item = own or resolve_column(table, "item", "the items")
@@ -614,9 +603,8 @@ def _text_table(given: Any, by: By = "") -> ItemsTable:
             taken = ("item", "id", _TRUTH, *context_names(by))
             names = [name for name in table.names if name not in taken]
         if "text" not in names and len(names) != 1:
-            raise RequestError(
-                f"texts of items need a column text beside item; the columns are {listed(table)}"
-            )
+            raise RequestError("texts of items need a column text beside item; the columns are "
+                               f"{listed(table)}")  # fmt: skip
         name = "text" if "text" in names else names[0]
         return _read(given, (name,), (name,), by)
     labels, texts = np.empty(len(given), dtype=object), np.empty(len(given), dtype=object)

@@ -87,11 +87,9 @@ class ReadOptions:
             )
         named = [name for name in ("worker_from_path", "worker_columns") if getattr(self, name)]
         if named and (len(named) > 1 or "worker" in self.columns or not self.workers):
-            raise RequestError(
-                f"{' and '.join(named)}: the worker of a vote is named once, by its column, by the "
-                "path of its file (worker_from_path) or by the columns of the answers "
-                "(worker_columns)"
-            )
+            raise RequestError(f"{' and '.join(named)}: the worker of a vote is named once, by its "
+                               "column, by the path of its file (worker_from_path) or by the "
+                               "columns of the answers (worker_columns)")  # fmt: skip
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int)
         ):
@@ -105,10 +103,8 @@ class ReadOptions:
             raise RequestError(f"unknown format {self.format!r}; the formats are auto, {names}")
         for role in set(self.columns) - {*ROLES, *_OF_FORMATS}:
             if not any(role in each.columns for each in known_formats()):
-                raise RequestError(
-                    f"columns maps {role!r}, which is no column of votes; these are "
-                    f"{', '.join(ROLES)}"
-                )
+                raise RequestError(f"columns maps {role!r}, which is no column of votes; these are "
+                                   f"{', '.join(ROLES)}")  # fmt: skip
         _ = self.meanings
         if self.where:
             require_condition(self.where)
@@ -127,10 +123,8 @@ class ReadOptions:
         for answer, meaning in self.values.items():
             word = meaning.strip().lower().replace("_", " ")
             if word not in (*MEANINGS, *_NO_ANSWER):
-                raise RequestError(
-                    f"--values {answer}={meaning}: an answer means left, right, tie, both_bad or "
-                    "empty"
-                )
+                raise RequestError(f"--values {answer}={meaning}: an answer means left, right, "
+                                   "tie, both_bad or empty")  # fmt: skip
             known[answer.strip()] = "" if word in _NO_ANSWER else word
         return known
 
@@ -139,11 +133,9 @@ class ReadOptions:
         """Make a record of keywords as users give them; refuse one that is unknown."""
         known = [each.name for each in fields(cls)]
         if wrong := sorted(set(reading) - set(known)):
-            raise RequestError(
-                f"unknown option {', '.join(wrong)}; options of reading are "
-                f"{', '.join(sorted(known))}. Parameters of a method go into the model, as in "
-                "method=crowdsift.Sift(tolerance=1e-6)"
-            )
+            raise RequestError(f"unknown option {', '.join(wrong)}; options of reading are "
+                               f"{', '.join(sorted(known))}. Parameters of a method go into the "
+                               "model, as in method=crowdsift.Sift(tolerance=1e-6)")  # fmt: skip
         return cls(**{**reading, "threads": threads})
 
     def remembered(self) -> dict[str, Any]:

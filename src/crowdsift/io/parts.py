@@ -225,11 +225,9 @@ def _reply(text: str) -> str:
 def _cut(text: str) -> str:
     """Cut a long text to its beginning and its hash, in SQL; its blanks are replaced later."""
     # Bytes are known at once, characters must be counted; one has at most four bytes.
-    return (
-        f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > "
-        f"{LONG}) THEN "
-        f"left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) ELSE {text} END"
-    )
+    return (f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) "
+            f"> {LONG}) THEN left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) "
+            f"ELSE {text} END")  # fmt: skip
 
 
 # The columns of larger JSON files are those of their first rows.
@@ -338,11 +336,9 @@ def settled(
         if found != "utf-8":
             part.path, part.zipped = folder.file(), False
             recode(ours, source, found, part.path)
-            note = (
-                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the letters "
-                f"{' '.join(letters)}; if these are wrong, name the encoding with --encoding "
-                "(encoding=)"
-            )
+            note = (f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the "
+                    f"letters {' '.join(letters)}; if these are wrong, name the encoding with "
+                    "--encoding (encoding=)")  # fmt: skip
     if partitions:
         part.constant = partitions_of(os.path.abspath(path))
     return part, note

@@ -82,12 +82,11 @@ def require_memory(size: float, what: str) -> None:
         return  # to ask the system would take longer than some small fits
     there = available_memory()
     if there is not None and size > there:
-        raise ResourceError(
-            f"{what} takes about {readable(size)} of memory, and {readable(there)} are available. "
-            "Use a machine with more memory, or fewer votes; where --memory sets the limit, give "
-            "more, or Parquet with the columns winner, loser and worker, which is read in parts; "
-            f"if you know better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB"
-        )
+        raise ResourceError(f"{what} takes about {readable(size)} of memory, and {readable(there)} "
+                            "are available. Use a machine with more memory, or fewer votes; where "
+                            "--memory sets the limit, give more, or Parquet with the columns "
+                            "winner, loser and worker, which is read in parts; if you know "
+                            f"better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB")  # fmt: skip
 
 
 def require_disk(size: float, what: str) -> None:
@@ -95,7 +94,6 @@ def require_disk(size: float, what: str) -> None:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if size > free:
-        raise ResourceError(
-            f"{what} spills about {readable(size)} to {folder}, where {readable(free)} are free. "
-            "Make room there, or set TMPDIR to a folder on a larger disk"
-        )
+        raise ResourceError(f"{what} spills about {readable(size)} to {folder}, where "
+                            f"{readable(free)} are free. Make room there, or set TMPDIR to a "
+                            "folder on a larger disk")  # fmt: skip

@@ -173,10 +173,9 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
     if os.path.lexists(folder / name):
         return
     if found := [each for each in files if os.path.lexists(folder / each)]:
-        raise RequestError(
-            f"{folder / found[0]} is there and would be overwritten; this is no folder of a fit "
-            f"(it has no {name}); give another folder, or move the file"
-        )
+        raise RequestError(f"{folder / found[0]} is there and would be overwritten; this is no "
+                           f"folder of a fit (it has no {name}); give another folder, or move the "
+                           "file")  # fmt: skip
 
 
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:

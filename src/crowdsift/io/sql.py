@@ -154,11 +154,9 @@ def exhausted(error: Exception) -> ResourceError:
     """DuckDB found neither memory nor disk for what it had to put aside."""
     limit = memory_limit()
     allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
-    return ResourceError(
-        f"there is no room to read these votes{allowed}: {reason_of(error)}. Make room in "
-        f"{tempfile.gettempdir()}, set TMPDIR to a folder on a larger disk, or give more memory "
-        "with CROWDSIFT_MEMORY"
-    )
+    return ResourceError(f"there is no room to read these votes{allowed}: {reason_of(error)}. Make "
+                         f"room in {tempfile.gettempdir()}, set TMPDIR to a folder on a larger "
+                         "disk, or give more memory with CROWDSIFT_MEMORY")  # fmt: skip
 
 
 def memory_limit() -> int | None:
@@ -221,9 +219,8 @@ def numeric_columns(
 
     given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]
     try:
-        execute(
-            f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) LIMIT 0"
-        )
+        execute(f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) "
+                "LIMIT 0")  # fmt: skip
         return set()
     except duckdb.BinderException as error:
         if "ompare" not in str(error) and "No function matches" not in str(error):

@@ -136,10 +136,8 @@ _FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
 _LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
 _MTBENCH_PAGE = ("https://huggingface.co/datasets/lmsys/mt_bench_human_judgments", "CC-BY-4.0")
 # A copy of MT-bench without the conversations; its PROVENANCE.json states these checksums.
-_JUDGELAB = (
-    "https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
-    "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/"
-)
+_JUDGELAB = ("https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
+             "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/")  # fmt: skip
 _SOURCES = {
     "passage": Source("crowd: which text is harder", "school grade of every text",
                        "https://github.com/KaustubhShejole/BoRa_EM", "none stated"),
@@ -241,10 +239,9 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
     remedy = f"it is published at {source.page}; {_ELSEWHERE}"
     if source.url:
         remedy = f"download it with --download (in Python crowdsift.datasets.load({name!r}))"
-    raise InputError(
-        f"the data set {name} is not there: {wanted} looked for in {looked}. Set CROWDSIFT_DATA "
-        f"to the folder that has them, or give it with --data; {remedy}"
-    )
+    raise InputError(f"the data set {name} is not there: {wanted} looked for in {looked}. Set "
+                     "CROWDSIFT_DATA to the folder that has them, or give it with --data; "
+                     f"{remedy}")  # fmt: skip
 
 
 def download(name: str) -> Dataset:

@@ -30,10 +30,8 @@ def demonstrate(out: Path, seed: int = 0) -> None:
     result = fit(votes)
     result.save(out / "fit")
     result.report(out / "report.html", title="A simulated crowd with spammers")
-    print(
-        "A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at random,\n"
-        "10 who answer the opposite. Nobody tells crowdsift who is who.\n"
-    )
+    print("A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at "
+          "random,\n10 who answer the opposite. Nobody tells crowdsift who is who.\n")  # fmt: skip
     console.show_fit(result)
     verdict = result.worker_table["verdict"].astype(str)
     planted = {

@@ -223,10 +223,8 @@ def _checked(
     if not math.isfinite(high - low) or low > high:
         raise RequestError(f"reliability is {low},{high}; give two finite numbers, the lower first")
     if low < known.bounds[0] or high > known.bounds[1]:
-        raise RequestError(
-            f"reliability is {low},{high}; in {model} it lies in "
-            f"[{known.bounds[0]:g}, {known.bounds[1]:g}]"
-        )
+        raise RequestError(f"reliability is {low},{high}; in {model} it lies in "
+                           f"[{known.bounds[0]:g}, {known.bounds[1]:g}]")  # fmt: skip
     return known, (low, high)
 
 

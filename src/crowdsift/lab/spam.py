@@ -53,10 +53,8 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
     if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
         raise RequestError("spammers are added to votes for one side or ties, not soft outcomes")
     if not np.isfinite(percent) or (spammers := int(votes.n_workers * percent / 100 + 1e-9)) < 1:
-        raise RequestError(
-            f"{percent:g} % of {votes.n_workers} workers adds no one; "
-            f"give at least {100 / votes.n_workers:.3g}"
-        )
+        raise RequestError(f"{percent:g} % of {votes.n_workers} workers adds no one; give at least "
+                           f"{100 / votes.n_workers:.3g}")  # fmt: skip
     rng = np.random.Generator(np.random.PCG64(seed))
     votes = with_sides(votes, rng)
     each = max(int(votes.total_weight / votes.n_workers), 1)

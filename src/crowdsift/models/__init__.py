@@ -66,8 +66,7 @@ def as_model(method: str | Model, dimensions: int | str | None = None) -> Model:
 def with_dimensions(chosen: Model, dimensions: int | str) -> Model:
     """Return the model with a number of dimensions, or "auto"; refuse methods that have one."""
     if not isinstance(chosen, Sift):
-        raise RequestError(
-            f"{chosen.name} has one dimension; --dimensions (dimensions=) is for sift"
-        )
+        raise RequestError(f"{chosen.name} has one dimension; --dimensions (dimensions=) is for "
+                           "sift")  # fmt: skip
     digits = isinstance(dimensions, str) and dimensions.isdecimal()
     return dataclasses.replace(chosen, dimensions=int(dimensions) if digits else dimensions)

@@ -54,9 +54,8 @@ class BARP(LikelihoodModel):
         codes = comparisons.item_class
         if codes is None:
             if not self.reduced:
-                raise RequestError(
-                    "barp needs the class of every item: give --classes ITEMS.csv:COLUMN"
-                )
+                raise RequestError("barp needs the class of every item: give --classes "
+                                   "ITEMS.csv:COLUMN")  # fmt: skip
             return comparisons.with_features(np.zeros((len(comparisons), 0), np.float32))
         names = comparisons.class_names[1:]
         member = np.zeros((comparisons.n_items, len(names)), np.float32)

@@ -75,10 +75,8 @@ class BoraEM(BoltzmannModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.alternations > MOST_ALTERNATIONS:  # no rule ends them before their number
-            raise RequestError(
-                f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, "
-                f"not {self.alternations}"
-            )
+            raise RequestError(f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, not "
+                               f"{self.alternations}")  # fmt: skip
 
     def estimate(
         self, engine: Engine, progress: Progress | None = None, start: Start | None = None

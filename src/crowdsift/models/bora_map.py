@@ -106,10 +106,8 @@ class BoraMAP(BoltzmannModel):
     ) -> Estimate:
         """Use a prior of scores by features if Laplace's evidence clearly rises."""
         if engine.facts.n_items > MAX_DENSE_ITEMS:
-            raise RequestError(
-                f"bora-map takes features of at most {MAX_DENSE_ITEMS:,} items, not of "
-                f"{engine.facts.n_items:,}; sift takes more"
-            )
+            raise RequestError(f"bora-map takes features of at most {MAX_DENSE_ITEMS:,} items, not "
+                               f"of {engine.facts.n_items:,}; sift takes more")  # fmt: skip
         found, at, plain = self._mode(engine, progress, None)
         varied = any(block.values.any() for block in features.blocks)
         if not varied or not plain.scores.any():  # nothing to explain, or nothing to do it with

@@ -61,10 +61,9 @@ class FactorBT(LikelihoodModel):
             features = left if features is None else np.hstack([left, features])
             names = (SIDE, *names)
         if features is None and not self.reduced:
-            raise RequestError(
-                "factor-bt needs the side of every item (columns left,right,winner) or other "
-                "features of the comparisons (--covariates NAME,...); these votes have neither"
-            )
+            raise RequestError("factor-bt needs the side of every item (columns "
+                               "left,right,winner) or other features of the comparisons "
+                               "(--covariates NAME,...); these votes have neither")  # fmt: skip
         return comparisons.with_features(features, names)
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:

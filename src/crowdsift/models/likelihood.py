@@ -47,10 +47,8 @@ class LikelihoodModel(Model):
         super().__post_init__()
         start, (low, high) = getattr(self, "start_reliability", None), self.bounds
         if start is not None and not max(low, -_MOST) <= start <= min(high, _MOST):
-            raise RequestError(
-                f"{self.name}: start_reliability must be from {max(low, -_MOST):g} to "
-                f"{min(high, _MOST):g}, not {start}"
-            )
+            raise RequestError(f"{self.name}: start_reliability must be from {max(low, -_MOST):g} "
+                               f"to {min(high, _MOST):g}, not {start}")  # fmt: skip
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """Return the comparisons without features that this method has no use for."""

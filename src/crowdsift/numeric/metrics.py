@@ -251,9 +251,8 @@ def _checked(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     score, true = _numbers(scores, "scores"), _numbers(truth, "true scores")
     if len(score) != len(true):
-        raise InputError(
-            f"{len(score)} scores but {len(true)} true scores; give one of each for every item"
-        )
+        raise InputError(f"{len(score)} scores but {len(true)} true scores; give one of each for "
+                         "every item")  # fmt: skip
     for what, bad in (
         ("a score that is not a number", np.isnan(score)),
         ("a true score that is not a finite number", ~np.isfinite(true)),

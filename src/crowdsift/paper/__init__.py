@@ -29,9 +29,8 @@ def experiment(name: str, options: Options) -> Experiment:
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise RequestError(
-            f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}{hint}"
-        )
+        raise RequestError(f"unknown experiment {name!r}; the experiments are "
+                           f"{', '.join(EXPERIMENTS)}{hint}")  # fmt: skip
     return EXPERIMENTS[name](options)
 
 

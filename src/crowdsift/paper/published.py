@@ -11,10 +11,8 @@ from crowdsift.paper.summary import Cell, Key, like_published
 
 __all__ = ["MISSING", "Published"]
 
-MISSING = (
-    "The published figures are not there (set CROWDSIFT_REFERENCE to their folder), so ours stand "
-    "alone.\n"
-)
+MISSING = ("The published figures are not there (set CROWDSIFT_REFERENCE to their folder), so "
+           "ours stand alone.\n")  # fmt: skip
 
 # The methods and metrics by their names in the paper's tables.
 _METHODS = {

@@ -33,9 +33,8 @@ def reproduce(
     chosen = experiment(name, options or Options())
     for method in redo:
         if method != "all" and method not in MODELS:
-            raise RequestError(
-                f"cannot redo {method!r}; give all or methods of {', '.join(MODELS)}"
-            )
+            raise RequestError(f"cannot redo {method!r}; give all or methods of "
+                               f"{', '.join(MODELS)}")  # fmt: skip
     return perform(chosen, out, jobs=jobs, redo=redo, progress=progress)
 
 

@@ -86,10 +86,8 @@ class Store:
         path = self.folder / _RUN
         found = _read_json(path) if path.exists() else None
         if found is None and any(entry.name != ".lock" for entry in self.folder.iterdir()):
-            raise RequestError(
-                f"{self.folder} has files but no {_RUN}, so it is no folder of results; "
-                "give a new or empty folder with --out"
-            )
+            raise RequestError(f"{self.folder} has files but no {_RUN}, so it is no folder of "
+                               "results; give a new or empty folder with --out")  # fmt: skip
         if found is not None:
             self._compare(found, wanted, anew)
         if anew:
@@ -109,10 +107,9 @@ class Store:
                 for name in different
             )
             anyway = "" if anew else ", or start it anew with --redo all"
-            raise RequestError(
-                f"{self.folder} holds results that cannot be mixed with these: {result}. Give "
-                f"another folder with --out, use the same version and options{anyway}"
-            )
+            raise RequestError(f"{self.folder} holds results that cannot be mixed with these: "
+                               f"{result}. Give another folder with --out, use the same version "
+                               f"and options{anyway}")  # fmt: skip
 
     def _identity(self) -> dict[str, Any]:
         experiment, options = self.experiment, self.experiment.options

@@ -36,25 +36,23 @@ from crowdsift.paper.text import beside, figure_link, markdown_table
 __all__ = ["RANGES", "SWEEPS", "Synthetic", "distinct_settings", "judged_by"]
 
 _NEAR = 2.0  # standard errors
-_COMPARED = (
-    "In brackets the published figure and ours minus it; ‡ marks more than two standard errors of "
-    "that difference, ours and theirs taken together. As in the paper the figures of methods that "
-    "model workers are up to the sign of all scores, those of bt, rank-centrality and barp as "
-    "returned; the largest figure of a row (for β in [-1,1] up to sign for all) is bold. The "
-    "oracle is told the true β of every worker and the variance of the scores: the limit for all. "
-    "The means of accuracy compare like this over all settings:\n"
-)
-_WHY = (
-    "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
-    "estimated from ten seeds), and settings are not independent: with the same seed all points "
-    "of a sweep over workers or comparisons have the same true scores, in both ranges of β, so "
-    "that one draw shows in several rows. Where β is in [-1,1] and votes are few, bora-em ends in "
-    "one of two kinds of optimum, a good one or one with an accuracy near ½ and a smaller "
-    "likelihood; the mean then counts in how many seeds it fell into which, and has no use for a "
-    "normal error. In the same place bt, rank-centrality and barp have an arbitrary sign. The "
-    "published figures of the other likelihood methods are an early stop of Adam without a "
-    "penalty; ours are the optimum with a penalty of .01, which differs most where votes are few.\n"
-)
+_COMPARED = ("In brackets the published figure and ours minus it; ‡ marks more than two standard "
+             "errors of that difference, ours and theirs taken together. As in the paper the "
+             "figures of methods that model workers are up to the sign of all scores, those of "
+             "bt, rank-centrality and barp as returned; the largest figure of a row (for β in "
+             "[-1,1] up to sign for all) is bold. The oracle is told the true β of every worker "
+             "and the variance of the scores: the limit for all. The means of accuracy compare "
+             "like this over all settings:\n")  # fmt: skip
+_WHY = ("Of differences that are chance alone about 6 % are beyond two standard errors (both are "
+        "estimated from ten seeds), and settings are not independent: with the same seed all "
+        "points of a sweep over workers or comparisons have the same true scores, in both ranges "
+        "of β, so that one draw shows in several rows. Where β is in [-1,1] and votes are few, "
+        "bora-em ends in one of two kinds of optimum, a good one or one with an accuracy near ½ "
+        "and a smaller likelihood; the mean then counts in how many seeds it fell into which, and "
+        "has no use for a normal error. In the same place bt, rank-centrality and barp have an "
+        "arbitrary sign. The published figures of the other likelihood methods are an early stop "
+        "of Adam without a penalty; ours are the optimum with a penalty of .01, which differs "
+        "most where votes are few.\n")  # fmt: skip
 
 #: What is held and what varies, as in the paper: items, workers, comparisons of every point.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -211,10 +209,9 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
         seeds = cell.values["accuracy_up_to_sign"]
         lost = sum(value < 0.6 for value in seeds)
         note = f"; {lost} of its {len(seeds)} seeds are below .6" if lost else ""
-        lines.append(
-            f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, {distance:+.1f} "
-            f"standard errors; the other methods {others:+.4f} (median){note}"
-        )
+        lines.append(f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, "
+                     f"{distance:+.1f} standard errors; the other methods {others:+.4f} "
+                     f"(median){note}")  # fmt: skip
     if not lines:
         return ""
     return (

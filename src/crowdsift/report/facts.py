@@ -41,14 +41,10 @@ _LEAST = 4.0  # votes on a pair
 _Z = 1.6448536269514722
 MOST_ITEMS = 300  # of which joint statements are made for a page
 _MOST_VOTES = 2_000_000  # whose statistics are computed for a page
-ABSENT = (
-    "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
-    "by crowdsift.read."
-)
-IN_FILES = (
-    "The votes are larger than the memory of this fit and stay in files; this would need all of "
-    "them at once."
-)
+ABSENT = ("The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., "
+          "read by crowdsift.read.")  # fmt: skip
+IN_FILES = ("The votes are larger than the memory of this fit and stay in files; this would need "
+            "all of them at once.")  # fmt: skip
 # A refit that takes longer, in seconds of one core, is made on request only.
 MOST_SECONDS = 8.0
 # Seconds of one distinct vote in one iteration, roughly; by work and not by the clock, so that the
@@ -126,10 +122,8 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
     cost = _refit_seconds(fit, votes)
     if refit or cost <= MOST_SECONDS:
         return ""
-    return (
-        f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
-        "fit.report(..., refit=True) in Python does it."
-    )
+    return (f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
+            "fit.report(..., refit=True) in Python does it.")  # fmt: skip
 
 
 def refit_model(fit: Fit) -> Model:
@@ -170,11 +164,9 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
     workers = votes.n_workers if votes.has_workers else 0
     same = len(code) == votes.n_items and code.min(initial=0) >= 0
     if not same or workers != fit.worker_table.height:
-        raise RequestError(
-            "these are not the votes of this fit: "
-            f"{votes.n_items} items and {workers} workers here, "
-            f"{fit.item_table.height} and {fit.worker_table.height} there, or other labels"
-        )
+        raise RequestError(f"these are not the votes of this fit: {votes.n_items} items and "
+                           f"{workers} workers here, {fit.item_table.height} and "
+                           f"{fit.worker_table.height} there, or other labels")  # fmt: skip
     scores = np.empty(len(code))
     scores[code] = fit.item_table["score"]
     return code, scores

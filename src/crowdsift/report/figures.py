@@ -58,16 +58,9 @@ _TIP = 300  # characters of a label under the pointer
 class Chart:
     """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
 
-    Attributes
-    ----------
-    title
-        What the figure shows, for those who cannot see it.
-    x, y, marks
-        The axes and the layers.
-    height, left, right
-        Of the SVG, in pixels; the right margin of a wide and of a narrow screen.
-    square
-        Whether the SVG is as high as wide, and `height` at most.
+    `title`: what the figure shows, for those who cannot see it; `x`, `y`, `marks`: the axes and the
+    layers; `height`, `left`, `right`: of the SVG, in pixels; the right margin of a wide and of a
+    narrow screen; `square`: whether the SVG is as high as wide, and `height` at most.
     """
 
     title: str
@@ -93,20 +86,11 @@ class Axis(NamedTuple):
 class Mark(NamedTuple):
     """One layer of a chart, in units of its axes.
 
-    Attributes
-    ----------
-    shape
-        area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots,
-        cloud (dots too many for tips), rays (lines from the origin), or names (the tips as labels,
-        as many as there is room for, the first of them first).
-    x, y
-        Its points.
-    kind
-        What it shows, which decides its colours; a class of the page's style.
-    name, tips
-        The name of the layer, and a text for every dot.
-    size
-        The radius of dots, in pixels.
+    `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]),
+    dots, cloud (dots too many for tips), rays (lines from the origin), or names (the tips as
+    labels, as many as there is room for, the first of them first); `x`, `y`: its points; `kind`:
+    what it shows, which decides its colours; a class of the page's style; `name`, `tips`: the name
+    of the layer, and a text for every dot; `size`: the radius of dots, in pixels.
     """
 
     shape: Literal["area", "line", "level", "box", "dots", "cloud", "rays", "names"]
@@ -324,13 +308,7 @@ def convergence_chart(method: str, trace: tuple[float, ...]) -> Chart:
 
 
 def trace_name(method: str) -> str:
-    """Return the name of what the trace of a fit holds.
-
-    Examples
-    --------
-    >>> trace_name("sift")
-    'approximate log evidence'
-    """
+    """Return the name of what the trace of a fit holds."""
     return "approximate log evidence" if method == "sift" else "objective, a vote"
 
 
@@ -353,12 +331,7 @@ class Slope(NamedTuple):
 def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
     """Return at most `most` items of the first component that are among the best in either ranking.
 
-    Parameters
-    ----------
-    code
-        The code of every row of the table of items in the votes, by which `found` is ordered.
-    best
-        The largest rank in either ranking.
+    `code`: the code of every row of the table of items in the votes, by which `found` is ordered.
     """
     component = fit.item_table["component"]
     before, rank = found.before[code], found.rank[code]
@@ -501,19 +474,7 @@ def verdict_bar(population: Population) -> str:
 class Drawing:
     """An SVG picture under construction.
 
-    Parameters
-    ----------
-    width, height
-        Of the picture, in its own units; one is a pixel at full size.
-    title
-        What the picture shows, for those who cannot see it.
-
-    Examples
-    --------
-    >>> picture = Drawing(10, 10, "A <line>")
-    >>> picture.line(0, 0, 10, 10, "axis")
-    >>> "&lt;line&gt;" in picture.text() and "<line " in picture.text()
-    True
+    `width`, `height`: of the picture, in its own units; one is a pixel at full size.
     """
 
     def __init__(self, width: float, height: float, title: str) -> None:
@@ -607,13 +568,7 @@ def _title(tip: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a coordinate with one decimal and no trailing zero.
-
-    Examples
-    --------
-    >>> number(3.0), number(2.26)
-    ('3', '2.3')
-    """
+    """Return a coordinate with one decimal and no trailing zero."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text
 
@@ -624,13 +579,7 @@ def isolated(text: str) -> str:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Return the labels of ticks, all with as many decimals as one of them needs.
-
-    Examples
-    --------
-    >>> tick_labels([0.0, 0.5, 1.0]), tick_labels([1.0, 10.0, 1000.0])
-    (['0.0', '0.5', '1.0'], ['1', '10', '1,000'])
-    """
+    """Return the labels of ticks, all with as many decimals as one of them needs."""
     decimals = next(
         (n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7
     )
@@ -638,13 +587,7 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 
 
 class Scale:
-    """A linear (or logarithmic) map from values to coordinates.
-
-    Examples
-    --------
-    >>> Scale(0, 10, 100, 200)(5)
-    150.0
-    """
+    """A linear (or logarithmic) map from values to coordinates."""
 
     def __init__(
         self, low: float, high: float, begin: float, end: float, *, log: bool = False
@@ -675,13 +618,7 @@ class Scale:
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return at most `most` round values from low to high.
-
-    Examples
-    --------
-    >>> nice_ticks(0, 1, 6)
-    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    """
+    """Return at most `most` round values from low to high."""
     if not high > low:
         return [low]
     raw = (high - low) / max(most - 1, 1)

@@ -89,45 +89,23 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         "workers": _texts(workers, "reliability", 2, workers["level"]),
     }
     return templates.get_template("report.html").render(
-        title=title,
-        summary=facts.fit.summary,
-        parameters=facts.fit.parameters,
-        command=command,
-        level=level_text(facts.fit.level),
-        facts=facts,
-        state=state,
-        answer=answer,
-        sentence=sentence,
-        checks=checks,
-        **_sentences(facts),
-        items=items,
-        **scale_words(facts),
-        whole=whole,
-        texts=shown,
-        followed=what_is_followed(facts.fit),
-        workers=workers,
-        first_rows=FIRST_ROWS,
-        trace_name=figures.trace_name(facts.fit.method),
-        verdicts=figures.verdict_shares(facts.population),
-        without=_without(facts),
+        title=title, summary=facts.fit.summary, parameters=facts.fit.parameters, command=command,
+        level=level_text(facts.fit.level), facts=facts, state=state, answer=answer,
+        sentence=sentence, checks=checks, **_sentences(facts), items=items, **scale_words(facts),
+        whole=whole, texts=shown, followed=what_is_followed(facts.fit), workers=workers,
+        first_rows=FIRST_ROWS, trace_name=figures.trace_name(facts.fit.method),
+        verdicts=figures.verdict_shares(facts.population), without=_without(facts),
         disputes=_disputes(facts),
-        calibration=None if isinstance(facts.calibration, str) else facts.calibration,
-        parts=PARTS,
+        calibration=None if isinstance(facts.calibration, str) else facts.calibration, parts=PARTS,
         pictures={name: Markup(text) for name, text in _pictures(facts).items()},
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
+        style=Markup(style), script=Markup(script), style_hash=_hash(style),
         script_hash=_hash(script),
         data=Markup(
             as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})
         ),
-        BADGES=BADGES,
-        count=count,
-        most_groups=MOST_GROUPS,
-        many=many,
-        percent=percent,
+        BADGES=BADGES, count=count, most_groups=MOST_GROUPS, many=many, percent=percent,
         chance=chance,
-    )
+    )  # fmt: skip
 
 
 @cache
@@ -136,12 +114,9 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
 
 
 def _hash(text: str) -> str:
@@ -152,13 +127,7 @@ def _hash(text: str) -> str:
 def bar(
     value: float | None, low: float | None, high: float | None, scale: list[float]
 ) -> list[str]:
-    """Return the positions of a value and the ends of its interval, in per cent of the width.
-
-    Examples
-    --------
-    >>> bar(0.5, 0.0, 1.0, [0.0, 2.0])
-    ['25.0', '0.0', '50.0']
-    """
+    """Return the positions of a value and the ends of its interval, in per cent of the width."""
     width = (scale[1] - scale[0]) or 1.0
     ends = [value if end is None else end for end in (low, high)]
     return [f"{100 * ((at or 0.0) - scale[0]) / width:.1f}" for at in (value, *ends)]
@@ -171,18 +140,16 @@ def _pictures(facts: Facts) -> dict[str, str]:
     trace = fit.trace if np.isfinite(fit.trace).all() and len(set(fit.trace)) > 1 else ()
     charts = {
         "scores": figures.scores_chart(fit) if overview else None,
-        "workers": figures.workers_chart(fit, population),
-        "map": figures.map_chart(fit),
+        "workers": figures.workers_chart(fit, population), "map": figures.map_chart(fit),
         "calibration": None
         if isinstance(calibration, str)
         else figures.calibration_chart(calibration),
         "convergence": figures.convergence_chart(fit.method, trace) if trace else None,
-    }
+    }  # fmt: skip
     drawn: dict[str, figures.Drawn | None] = {
-        "history": figures.history_figure(facts),
-        "matrix": figures.matrix_figure(facts),
+        "history": figures.history_figure(facts), "matrix": figures.matrix_figure(facts),
         "without": figures.without_figure(facts),
-    }
+    }  # fmt: skip
     for name, chart in charts.items():
         drawn[name] = None if chart is None else partial(figures.draw, chart)
     made = {"share": figures.verdict_bar(population) if population.judged else ""}
@@ -204,24 +171,18 @@ def _without(facts: Facts) -> dict[str, Any]:
     best = {side: set(np.flatnonzero((ranks > 0) & (ranks <= 10)).tolist()) for side, ranks in (
         ("before", before), ("after", after))}  # fmt: skip
     return {
-        "why_not": "",
-        "tau": found.tau,
-        "lost": found.lost,
-        "components": found.components,
-        "kept_best": len(best["before"] & best["after"]),
-        "best": len(best["before"]),
-        "same_first": bool((before == 1)[after == 1].any()),
-        "moved": int((move != 0).sum()),
+        "why_not": "", "tau": found.tau, "lost": found.lost, "components": found.components,
+        "kept_best": len(best["before"] & best["after"]), "best": len(best["before"]),
+        "same_first": bool((before == 1)[after == 1].any()), "moved": int((move != 0).sum()),
         "movers": [
             {
-                "name": shortened(item_label(names[i], by), LONGEST_NAME),
-                "before": int(before[i]),
+                "name": shortened(item_label(names[i], by), LONGEST_NAME), "before": int(before[i]),
                 "after": int(after[i]),
             }
             for i in order.tolist()
             if move[i]
         ],
-    }
+    }  # fmt: skip
 
 
 def _disputes(facts: Facts) -> dict[str, Any]:
@@ -249,13 +210,11 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     pairs = [
         {
             "first": shortened(item_label(names[one], by), LONGEST_NAME),
-            "second": shortened(item_label(names[two], by), LONGEST_NAME),
-            "votes_first": for_one,
-            "votes_second": for_two,
-            "sure": chance,
+            "second": shortened(item_label(names[two], by), LONGEST_NAME), "votes_first": for_one,
+            "votes_second": for_two, "sure": chance,
         }
         for (one, two, for_one, for_two), chance in zip(ordered, sure, strict=True)
-    ]
+    ]  # fmt: skip
     return {"why_not": "", "pairs": pairs}
 
 
@@ -263,14 +222,11 @@ def _sentences(facts: Facts) -> dict[str, Any]:
     """Return the sentences of the page by their names in the template."""
     fit = facts.fit
     return {
-        "top": top_sentences(facts),
-        "headline": headline(fit, first_place(facts)),
+        "top": top_sentences(facts), "headline": headline(fit, first_place(facts)),
         "training": _training(facts) if is_preferences(fit) else "",
-        "ranking": fit.summary.get("has_common", True),
-        "direction": direction_sentence(fit),
-        "dimensions": dimension_sentences(fit),
-        "about_gold": gold_sentence(fit.summary),
-    }
+        "ranking": fit.summary.get("has_common", True), "direction": direction_sentence(fit),
+        "dimensions": dimension_sentences(fit), "about_gold": gold_sentence(fit.summary),
+    }  # fmt: skip
 
 
 def _training(facts: Facts) -> str:
@@ -287,12 +243,10 @@ def _training(facts: Facts) -> str:
     right = np.where(votes.outcome[rows] > 0.5, better, 1.0 - better)
     mean, kept = (float(np.average(each, weights=votes.weight[rows]))
                   for each in (right, right >= _KEEP))  # fmt: skip
-    return (
-        f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
-        f"with a probability of {percent(_KEEP)} or more. "
-        f"crowdsift export --keep {_KEEP} keeps those; without --keep every vote gets its "
-        "probability, a soft label and a weight."
-    )
+    return (f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
+            f"with a probability of {percent(_KEEP)} or more. crowdsift export --keep {_KEEP} "
+            "keeps those; without --keep every vote gets its probability, a soft label and a "
+            "weight.")  # fmt: skip
 
 
 def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:
@@ -304,21 +258,16 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
 
 
 def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict[str, Any]:
-    """Return the first rows of a table as texts, and where bars of its values stand.
-
-    `level` is where a line is drawn, and for workers the value that means no information.
-    """
+    """Return the first rows of a table as texts, and where bars of its values stand."""
+    # `level` is where a line is drawn, and for workers the value that means no information.
     scale, score = table["scale"], partial(decimal, digits=digits)
     nothing = level if value == "reliability" else None
     columns: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
-        value: (score, (value,)),
-        "rank": (count, ("rank",)),
+        value: (score, (value,)), "rank": (count, ("rank",)),
         "ranks": ("{:,.0f}–{:,.0f}".format, ("rank_lower", "rank_upper")),
-        "votes": (count, ("votes",)),
-        "agreement": (percent, ("agreement",)),
-        "left": (percent, ("left",)),
-        "side_bias": (partial(decimal, digits=1), ("side_bias",)),
-    }
+        "votes": (count, ("votes",)), "agreement": (percent, ("agreement",)),
+        "left": (percent, ("left",)), "side_bias": (partial(decimal, digits=1), ("side_bias",)),
+    }  # fmt: skip
     found: dict[str, Any] = {
         name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
         for name, (write, names) in columns.items()
@@ -362,14 +311,10 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
     severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
     order = np.lexsort((np.arange(table.height), -population.votes, severity))
     columns = {
-        "verdict": population.verdict,
-        "name": table["worker"],
-        "reliability": table["reliability"],
-        "lower": table["lower"],
-        "upper": table["upper"],
-        "votes": table["comparisons"],
+        "verdict": population.verdict, "name": table["worker"], "reliability": table["reliability"],
+        "lower": table["lower"], "upper": table["upper"], "votes": table["comparisons"],
         "agreement": table["agreement"],
-    }
+    }  # fmt: skip
     if np.isfinite(table["side_bias"].astype(np.float64)).any():
         columns["side_bias"] = table["side_bias"]
     if np.isfinite(population.left_share).any():
@@ -404,16 +349,11 @@ def overall_columns(facts: Facts) -> dict[str, Any] | None:
 def _ranking(table: Table) -> dict[str, NDArray[Any]]:
     """Return the columns of a leaderboard."""
     return {
-        "rank": table["rank"],
-        "name": table["item"],
-        "score": table["score"],
-        "lower": table["lower"],
-        "upper": table["upper"],
-        "rank_lower": table["rank_lower"],
-        "rank_upper": table["rank_upper"],
-        "votes": table["comparisons"],
+        "rank": table["rank"], "name": table["item"], "score": table["score"],
+        "lower": table["lower"], "upper": table["upper"], "rank_lower": table["rank_lower"],
+        "rank_upper": table["rank_upper"], "votes": table["comparisons"],
         "group": table["component"],
-    }
+    }  # fmt: skip
 
 
 def scale_words(facts: Facts) -> dict[str, str]:
@@ -477,25 +417,16 @@ def as_json(value: Any) -> str:
 
 
 def what_is_followed(fit: Fit) -> dict[str, Any] | None:
-    """Return the section on covariates and features of items; None where neither is used.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
-    >>> what_is_followed(crowdsift.fit(votes)) is None
-    True
-    """
+    """Return the section on covariates and features of items; None where neither is used."""
     covariates = [each for each in fit.summary.get("covariates") or () if each["used"]]
     features = fit.summary.get("item_features") or {"used": False}
     if not covariates and not features["used"]:
         return None
     return {
-        "covariates": covariates,
-        "judges": _judges(fit) if covariates else [],
+        "covariates": covariates, "judges": _judges(fit) if covariates else [],
         "scores": _both_scores(fit) if covariates else [],
         "features": features if features["used"] else None,
-    }
+    }  # fmt: skip
 
 
 def _judges(fit: Fit) -> list[dict[str, Any]]:
@@ -528,15 +459,7 @@ def _both_scores(fit: Fit) -> list[dict[str, Any]]:
 
 
 def fit_html(fit: Fit) -> str:
-    """Return the head of the leaderboard and how the fit went, as HTML for a notebook.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["<b>"], ["c"]), "bt")
-    >>> "&lt;b&gt;" in fit_html(fit)
-    True
-    """
+    """Return the head of the leaderboard and how the fit went, as HTML for a notebook."""
     table, verdict = fit.shown_items, fit.worker_table["verdict"].astype(str)
     counts = [(word, int((verdict == word).sum())) for word in VERDICTS]
     shown = min(table.height, _NOTEBOOK_ROWS)
@@ -545,16 +468,12 @@ def fit_html(fit: Fit) -> str:
         environment()
         .get_template("fit.html")
         .render(
-            method=fit.method,
-            summary=fit.summary,
-            level=level_text(fit.level),
+            method=fit.method, summary=fit.summary, level=level_text(fit.level),
             verdicts=[entry for entry in counts if entry[1]],
-            rows=[_notebook_row(fit, i, scale) for i in range(shown)],
-            more=table.height - shown,
-            count=count,
-            many=many,
+            rows=[_notebook_row(fit, i, scale) for i in range(shown)], more=table.height - shown,
+            count=count, many=many,
         )
-    )
+    )  # fmt: skip
 
 
 def _notebook_row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
@@ -564,8 +483,6 @@ def _notebook_row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
     return {
         "rank": int(table["rank"][i]),
         "name": shortened(item_label(fit.labels[i], fit.summary.get("by")), _NOTEBOOK_LABEL),
-        "score": score,
-        "at": bar(score, low, high, scale) if known else [],
-        "interval": f"{low:.2f} to {high:.2f}",
-        "votes": float(table["comparisons"][i]),
-    }
+        "score": score, "at": bar(score, low, high, scale) if known else [],
+        "interval": f"{low:.2f} to {high:.2f}", "votes": float(table["comparisons"][i]),
+    }  # fmt: skip

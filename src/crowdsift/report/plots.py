@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["calibration", "comparison", "convergence", "leaderboard", "preference_map", "save", "without_flagged",
-           "workers"]  # fmt: skip
+__all__ = ["calibration", "comparison", "convergence", "leaderboard", "preference_map", "save",
+           "without_flagged", "workers"]  # fmt: skip
 
 _BLUE, _GREY, _RED = "#1f66b5", "#97a3b0", "#c53d1c"
 _COLOURS = {

@@ -32,11 +32,9 @@ _DIRECTIONS = {
     "gold": "Scores are positions along the direction of the gold pairs",
     "trusted": "Scores are positions along the direction of the trusted votes",
 }
-NO_COMMON = (
-    "there is no common ranking: voters agree on no direction. Scores are positions along one of "
-    "the dimensions in which voters differ, not an order on which they agree; gold pairs (--gold, "
-    "gold=) would say which direction is wanted"
-)
+NO_COMMON = ("there is no common ranking: voters agree on no direction. Scores are positions "
+             "along one of the dimensions in which voters differ, not an order on which they "
+             "agree; gold pairs (--gold, gold=) would say which direction is wanted")  # fmt: skip
 
 
 def position_columns(

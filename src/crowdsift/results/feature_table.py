@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
 
 # Why nothing is fitted again from a folder: the features of items are not in it.
-WITHOUT_FEATURES = (
-    "the fit has features of items, which a saved fit does not keep; fit the votes with them again"
-)
+WITHOUT_FEATURES = ("the fit has features of items, which a saved fit does not keep; fit the "
+                    "votes with them again")  # fmt: skip
 FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
@@ -57,10 +56,8 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
         return
     yield from fitted.votes.item_features.notes
     if fitted.estimate.features is None and fitted.model.takes_items:
-        yield (
-            "the features of items say nothing of their scores that the votes support: they are "
-            "not used"
-        )
+        yield ("the features of items say nothing of their scores that the votes support: they "
+               "are not used")  # fmt: skip
 
 
 def weight_table(found: FeatureEstimate, level: float) -> Table:
@@ -86,10 +83,8 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
 def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Table:
     """Scores of items by their features alone: item, score, lower, upper."""
     if found is None:
-        raise RequestError(
-            "this fit has no features of items that say anything of scores; fit with items= "
-            "(--item-features) or item_text= (--item-text)"
-        )
+        raise RequestError("this fit has no features of items that say anything of scores; fit "
+                           "with items= (--item-features) or item_text= (--item-text)")  # fmt: skip
     labels, values = _values(found.features, items)
     score, sd = found.score(values)
     half = half_width(level) * sd
@@ -222,13 +217,10 @@ def covariate_notes(fitted: FitBuilder) -> Iterator[str]:
     for name in found.nothing:
         yield f"the covariate {name} is 0 for every vote: it is not used"
     for name in found.by_items:
-        yield (
-            f"the covariate {name} is constant for an item: what the crowd makes of it cannot be "
-            "separated from the scores, which include it; only how workers differ is estimated"
-        )
+        yield (f"the covariate {name} is constant for an item: what the crowd makes of it cannot "
+               "be separated from the scores, which include it; only how workers differ is "
+               "estimated")  # fmt: skip
     left = [name for name in found.gains if name not in found.names and name != "side"]
     if left:
-        yield (
-            f"the evidence does not support the covariate{'s' * (len(left) > 1)} "
-            f"{', '.join(left)}: not used"
-        )
+        yield (f"the evidence does not support the covariate{'s' * (len(left) > 1)} "
+               f"{', '.join(left)}: not used")  # fmt: skip

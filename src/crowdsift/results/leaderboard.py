@@ -37,9 +37,8 @@ _LATEX = str.maketrans(
 def leaderboard(fit: Fit, form: str = "markdown") -> str:
     """Return the leaderboard as text; see `Fit.leaderboard`."""
     if form not in FORMATS.values():
-        raise RequestError(
-            f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not {form!r}"
-        )
+        raise RequestError(f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not "
+                           f"{form!r}")  # fmt: skip
     if form == "csv":
         return _numbers(fit).to_csv()
     heads, rows = _cells(fit)
@@ -61,9 +60,8 @@ def form_of(path: str | os.PathLike[str]) -> str:
     """Markdown, LaTeX or CSV, by the ending of a name."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
-        raise RequestError(
-            f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as {ending!r}"
-        )
+        raise RequestError(f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as "
+                           f"{ending!r}")  # fmt: skip
     return FORMATS[ending]
 
 

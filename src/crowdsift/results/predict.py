@@ -59,9 +59,8 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     one, two, who = as_list(first), as_list(second), labels_of_workers(fit, worker)
     n = max(len(one), len(two), len(who))
     if {len(one), len(two), len(who)} - {1, n}:
-        raise RequestError(
-            f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
-        )
+        raise RequestError(f"{len(one)} first items, {len(two)} second ones and {len(who)} workers "
+                           "do not fit")  # fmt: skip
     known = places_of(fit.worker_table["worker"])
     padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for unseen items
     place = places_of(fit.labels)
@@ -108,9 +107,8 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
     names = ", ".join(map(shown, list(missing.values())[:5]))
     more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
     what = f"the {what} {names} has" if len(missing) == 1 else f"the {what}s {names}{more} have"
-    raise RequestError(
-        f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes {prior}, instead"
-    )
+    raise RequestError(f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes "
+                       f"{prior}, instead")  # fmt: skip
 
 
 def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
@@ -294,10 +292,9 @@ def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> 
         return
     pair = int(np.argmax(across))
     a, b, labels = one[pair], two[pair], fit.labels
-    raise RequestError(
-        f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in component "
-        f"{component[b]}: no chain of votes connects them, so they cannot be compared"
-    )
+    raise RequestError(f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in "
+                       f"component {component[b]}: no chain of votes connects them, so they cannot "
+                       "be compared")  # fmt: skip
 
 
 def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:

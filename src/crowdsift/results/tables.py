@@ -71,13 +71,7 @@ class Table(Mapping[str, NDArray[Any]]):
         return "\n".join(lines) + "\n"
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """Return the table as a frame of pandas, polars or pyarrow, or a Dataset of Hugging Face.
-
-        Examples
-        --------
-        >>> Table({"a": np.array([1, 2])}).to_frame("polars").shape
-        (2, 1)
-        """
+        """Return the table as a frame of pandas, polars or pyarrow, or a Hugging Face Dataset."""
         import narwhals
 
         columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}

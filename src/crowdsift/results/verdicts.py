@@ -129,13 +129,7 @@ _FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
 
 
 def for_models(suggested: NDArray[np.object_], workers: Sequence[Any]) -> NDArray[np.object_]:
-    """Return use and leave out in place of pay and block if the workers are language models.
-
-    Examples
-    --------
-    >>> for_models(np.array(["pay", "block"], object), ["gpt-4", "claude-2"]).tolist()
-    ['use', 'leave out']
-    """
+    """Return use and leave out in place of pay and block if the workers are language models."""
     named = sum(_MODELS.search(str(worker)) is not None for worker in workers)
     if not named or 2 * named < len(workers):
         return suggested

@@ -50,10 +50,8 @@ class Intake:
         duplicates = f"{self.duplicates:,} duplicate{'' if self.duplicates == 1 else 's'}"
         if self.known:
             duplicates += f" ({self.known:,} in the fit already)"
-        line = (
-            f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} empty, "
-            f"{duplicates}, {self.set_aside:,} set aside"
-        )
+        line = (f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} "
+                f"empty, {duplicates}, {self.set_aside:,} set aside")  # fmt: skip
         if self.reasons:
             shown = [f"{count:,} {reason}" for reason, count in self.reasons[:3]]
             line += f" ({', '.join(shown)}{', ...' if len(self.reasons) > 3 else ''})"

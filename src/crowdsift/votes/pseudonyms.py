@@ -57,9 +57,8 @@ class Hiding:
         if isinstance(given, Mapping) and isinstance(given.get("check"), str):
             return cls(None, given["check"]) if given["check"] else cls()
         if not isinstance(given, str | os.PathLike):
-            raise RequestError(
-                f"hide_workers must be True, False or the file of a key, not {given!r:.60}"
-            )
+            raise RequestError("hide_workers must be True, False or the file of a key, not "
+                               f"{given!r:.60}")  # fmt: skip
         try:
             key = Path(given).read_bytes().strip()
         except OSError as error:

@@ -92,17 +92,13 @@ class Session:
             self.client.wait_for_workers(1, timeout=_CONNECT)
         found = self.client.run(_versions)
         if not found:
-            raise ResourceError(
-                "the cluster has no workers; start some with 'dask worker ADDRESS' (in an "
-                "environment with crowdsift)"
-            )
+            raise ResourceError("the cluster has no workers; start some with 'dask worker "
+                                "ADDRESS' (in an environment with crowdsift)")  # fmt: skip
         ours = (__version__, f"{sys.version_info[0]}.{sys.version_info[1]}")
         for worker, theirs in sorted(found.items()):
             if theirs is None:
-                raise RequestError(
-                    f"the worker {worker} has no crowdsift; pip install 'crowdsift[dask]=="
-                    f"{__version__}' there"
-                )
+                raise RequestError(f"the worker {worker} has no crowdsift; pip install "
+                                   f"'crowdsift[dask]=={__version__}' there")  # fmt: skip
             if tuple(theirs) != ours:
                 wrong = ", ".join(
                     f"{name} {one} there and {two} here"

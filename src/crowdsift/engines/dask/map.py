@@ -231,10 +231,8 @@ class DaskMap:
             except LOST as lost:
                 error = lost
             await self._recover(shard, error)
-        raise ResourceError(
-            f"workers were lost {_MOST_LOSSES} times during one pass; they may lack memory: use "
-            "more workers or more shards"
-        )
+        raise ResourceError(f"workers were lost {_MOST_LOSSES} times during one pass; they may "
+                            "lack memory: use more workers or more shards")  # fmt: skip
 
     def _wrapped(self, shard: ShardRecord, answer: Any) -> Any:
         """Return an answer whose handles are objects that can be called."""
@@ -325,10 +323,8 @@ class DaskMap:
                     continue
                 return worker
             if time.monotonic() - began > WORKER_TIMEOUT:
-                raise ResourceError(
-                    f"no worker of the cluster is left after {WORKER_TIMEOUT:.0f} s; start "
-                    "workers and repeat the fit"
-                )
+                raise ResourceError(f"no worker of the cluster is left after {WORKER_TIMEOUT:.0f} "
+                                    "s; start workers and repeat the fit")  # fmt: skip
             await asyncio.sleep(0.2)
 
     async def _close(self) -> None:

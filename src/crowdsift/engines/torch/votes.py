@@ -81,10 +81,8 @@ class VoteTensors(PassCount):
             wrong = (codes < 0) | (codes >= self.n_items)
             if len(codes) and bool(wrong.any()):
                 row = int(wrong.to(torch.uint8).argmax())
-                raise RequestError(
-                    f"comparison {row + 1} has the item code {int(codes[row])}, but there are "
-                    f"{self.n_items} items, numbered from 0"
-                )
+                raise RequestError(f"comparison {row + 1} has the item code {int(codes[row])}, but "
+                                   f"there are {self.n_items} items, numbered from 0")  # fmt: skip
 
     def total_weight(self) -> float:
         """Return the number of votes, counted with their weights."""
