@@ -84,6 +84,8 @@ def any_crowd(seed: int) -> Comparisons:
     first = numbers.integers(items, size=count)
     second = (first + numbers.integers(1, items, size=count)) % items
     x = beta[worker] * (score[first] - score[second]) + side[worker]
+    taste, other = numbers.standard_normal(items), numbers.normal(0.0, 2.0, workers)
+    x = x + rng.choice((0.0, 0.0, 1.0)) * other[worker] * (taste[first] - taste[second])
     tie, u = rng.choice((0.0, 0.3, 1.0)), numbers.random(count)
     won, lost = 1 / (1 + np.exp(tie - x)), 1 / (1 + np.exp(tie + x))
     outcome = np.where(u < won, 1.0, np.where(u < won + lost, 0.0, 0.5))
