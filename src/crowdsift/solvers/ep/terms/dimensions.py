@@ -34,6 +34,7 @@ _PSEUDO = np.array([3.5, 0.5, 0.5, 0.5])  # workers before any, by class
 _VARIANCE, _PRIOR_WORKERS = 1e-3, 2.0  # of weights, before any worker
 _ONE_SIDED = 1.0 / 9.0  # precision of the side bias of workers who see nothing else
 _GOLD = 1.0 / 9.0  # precision of the weights of gold
+_SHARE = 3e-7  # of the bound, where that is more
 _NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, or becomes exact
 _MOST, _STEPS = 300, 6  # iterations, and those of conjugate gradients in each
 _NEW_VARIANCE = 0.5  # of the weights of a new dimension
@@ -190,7 +191,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
             iterations=iteration + 1,
         )  # fmt: skip
         change = abs(bound - last) if iteration > held + 1 else np.inf
-        if change < _NATS and exact == at_last:
+        if change < max(_NATS, _SHARE * abs(bound)) and exact == at_last:
             return replace(state, converged=True)
         last, exact = bound, exact or (at_last and change < _NEARLY)
         if iteration >= held:
