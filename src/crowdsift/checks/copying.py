@@ -340,13 +340,11 @@ def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
     bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
     chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
-    return Table(
-        {
-            "worker": workers[found.one[chosen]], "other": workers[found.two[chosen]],
-            "shared": found.shared[chosen], "agreement": found.agreement[chosen],
-            "expected": found.expected[chosen], "z": found.z[chosen],
-        }
-    )  # fmt: skip
+    return Table({
+        "worker": workers[found.one[chosen]], "other": workers[found.two[chosen]],
+        "shared": found.shared[chosen], "agreement": found.agreement[chosen],
+        "expected": found.expected[chosen], "z": found.z[chosen],
+    })  # fmt: skip
 
 
 def _spread(z: Vector) -> float:

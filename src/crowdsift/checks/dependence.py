@@ -229,15 +229,13 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
     shown = votes.n_workers if votes.has_workers else 0
     return Drift(
         float(shift[0]) * 2.0, float(shift[0] * np.sqrt(max(total[0], 0.0))),
-        Table(
-            {
-                "worker": votes.workers[:shown],
-                "early": np.where(enough, slopes - 0.5 * change, np.nan)[:shown],
-                "late": np.where(enough, slopes + 0.5 * change, np.nan)[:shown],
-                "z": np.where(enough, z, np.nan)[:shown],
-                "drifts": (enough & (np.abs(z) > bound))[:shown],
-            }
-        ),
+        Table({
+            "worker": votes.workers[:shown],
+            "early": np.where(enough, slopes - 0.5 * change, np.nan)[:shown],
+            "late": np.where(enough, slopes + 0.5 * change, np.nan)[:shown],
+            "z": np.where(enough, z, np.nan)[:shown],
+            "drifts": (enough & (np.abs(z) > bound))[:shown],
+        }),
     )  # fmt: skip
 
 

@@ -76,13 +76,11 @@ def joint_table(fit: Fit, level: float | None = None, top: int = 3) -> Table:
         apart[rows] = _apart(score, errors, level)
     shown = {name: columns[name] for name in ("lower", "upper")}
     labels = {name: table[name] for name in (*fit.context_columns, "item")}
-    return Table(
-        {
-            **labels, "rank": table["rank"], "score": fit.shown_items["score"], **moved(fit, shown),
-            "p_best": columns["best"], f"p_top_{top}": columns["top"], "shares_first": first,
-            "above_next": apart, "component": table["component"],
-        }
-    )  # fmt: skip
+    return Table({
+        **labels, "rank": table["rank"], "score": fit.shown_items["score"], **moved(fit, shown),
+        "p_best": columns["best"], f"p_top_{top}": columns["top"], "shares_first": first,
+        "above_next": apart, "component": table["component"],
+    })  # fmt: skip
 
 
 def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:

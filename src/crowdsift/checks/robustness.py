@@ -302,13 +302,11 @@ class _Search:
     def _listed(self, taken: Vector) -> Table:
         """Return the votes that were taken away."""
         rows, votes = np.flatnonzero(taken > 0.0), self.votes
-        return Table(
-            {
-                "worker": votes.workers[votes.worker_codes()[rows]],
-                "first": votes.items[votes.first[rows]], "second": votes.items[votes.second[rows]],
-                "outcome": votes.outcome[rows].astype(np.float64), "votes": taken[rows],
-            }
-        )  # fmt: skip
+        return Table({
+            "worker": votes.workers[votes.worker_codes()[rows]],
+            "first": votes.items[votes.first[rows]], "second": votes.items[votes.second[rows]],
+            "outcome": votes.outcome[rows].astype(np.float64), "votes": taken[rows],
+        })  # fmt: skip
 
 
 _SINGLY = 24  # votes that are taken one by one; of more, an eighth of what lacks at a time

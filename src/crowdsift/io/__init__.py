@@ -1,5 +1,6 @@
 """Votes in, results out: files, data frames, labels of other sources, whole-or-nothing writing."""
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +31,23 @@ _HOMES = {
     "sql": "masked",
 }  # fmt: skip
 __all__ = [
-    "ReadOptions", "forget_written", "has_items", "locked", "masked", "read_capacities",
+    "ReadOptions", "forget_written", "has_items", "locked", "masked", "offered", "read_capacities",
     "read_files", "read_labels", "read_pair_queries", "read_votes", "replace_file", "require_file",
     "require_folder", "require_separate", "require_table", "write_review", "write_tables",
     "written",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package (PEP 562) that loads names from its modules."""
+    modules = {name: module for module, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    return load
+
+
+__getattr__ = offered(__name__, _HOMES)

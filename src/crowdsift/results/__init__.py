@@ -1,7 +1,8 @@
 """The record of a fit: tables, ranks, verdicts, predictions, and its folder on disk."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from crowdsift.io import offered
 
 if TYPE_CHECKING:
     from crowdsift.results.leaderboard import (
@@ -25,10 +26,4 @@ __all__ = [
     "CONTROLS", "EXCEL_FILES", "FIT_FILES", "form_of", "labels_of_workers", "plain_text",
     "predictions", "require_scale", "require_target", "write_excel_safe", "write_leaderboard",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = offered(__name__, _HOMES)

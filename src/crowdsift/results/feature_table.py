@@ -175,13 +175,11 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
     half = half_width(fitted.level) * found.sd
     names = np.empty(len(workers) * count, dtype=object)
     names[:] = list(found.names) * len(workers)
-    return Table(
-        {
-            "worker": np.repeat(workers, count), "covariate": names,
-            "coefficient": found.mean.ravel(), "lower": (found.mean - half).ravel(),
-            "upper": (found.mean + half).ravel(),
-        }
-    )  # fmt: skip
+    return Table({
+        "worker": np.repeat(workers, count), "covariate": names,
+        "coefficient": found.mean.ravel(), "lower": (found.mean - half).ravel(),
+        "upper": (found.mean + half).ravel(),
+    })  # fmt: skip
 
 
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:

@@ -141,16 +141,14 @@ def decisions(fit: Fit) -> Table:
     """
     table = fit.worker_table
     accused = np.isin(table["verdict"].astype(str), ACCUSED)
-    return Table(
-        {
-            "worker": table["worker"], "verdict": table["verdict"], "reason": reason_texts(fit),
-            "votes": table["comparisons"],
-            "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
-            "suggestion": table.get(
-                "suggestion", np.where(accused, "review", "pay").astype(object)
-            ),
-        }
-    )  # fmt: skip
+    return Table({
+        "worker": table["worker"], "verdict": table["verdict"], "reason": reason_texts(fit),
+        "votes": table["comparisons"],
+        "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
+        "suggestion": table.get(
+            "suggestion", np.where(accused, "review", "pay").astype(object)
+        ),
+    })  # fmt: skip
 
 
 def with_reasons(fit: Fit) -> Table:

@@ -74,10 +74,9 @@ class CpuGrid:
         """Correlations of votes; see the protocol."""
         core, centred = self._votes.core, self._votes.facts.sides_known
         return CpuProducts(
-            self._votes,
-            lambda v: core.correlate(centred, v),
+            self._votes, lambda v: core.correlate(centred, v),
             lambda: core.correlation_degrees(centred),
-        )
+        )  # fmt: skip
 
     def factoriser(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
