@@ -130,6 +130,8 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     names = [f"“{shortened(item_label(fit.labels[i], None), 60)}”" for i in shown]
     if not len(may) or may[0] != 0:
         return [f"{names[0]} has the highest score; {fit.method} gives no intervals here.", *lines]
+    if first:
+        return [*first, *lines, *_more_votes(fit, may[1:])]
     try:
         sure = chance(float(fit.better(fit.labels[0], fit.labels[1])))
     except CrowdsiftError:
@@ -142,7 +144,7 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
         listed = f"{', '.join([*most, last] if more else most)} and {more or last}"
         found = (f"First place is open between {listed}; "
                  f"{names[0]} is better than {names[1]} with {sure}.")  # fmt: skip
-    return [*(first or [found]), *lines, *_more_votes(fit, may[1:])]
+    return [found, *lines, *_more_votes(fit, may[1:])]
 
 
 def _crowd(fit: Fit) -> list[str]:
