@@ -1,6 +1,6 @@
 """Planted rankings and left-out rankings of WMT13: rankings themselves against weighted pairs.
 
-`python -m benchmarks.rankings planted [CROWDS]`, `python -m benchmarks.rankings wmt13`.
+`python -m benchmarks.rankings planted [CROWDS]`, `graded [CROWDS]`, `wmt13`.
 """
 
 from __future__ import annotations
@@ -141,8 +141,51 @@ def _mean_of_logs(logs: np.ndarray) -> np.ndarray:
     return np.asarray(most + np.log(np.mean(np.exp(logs - most), axis=0)))
 
 
+def graded_crowd(seed: int, cuts: tuple[float, float]) -> dict[str, np.ndarray]:
+    """Draw five grades (or four, without ties) of 60 workers, 8 of whom answer at random."""
+    rng = np.random.default_rng(seed)
+    truth, slope = rng.normal(size=25), rng.uniform(0.8, 2.5, 60)
+    slope[:8] = 0
+    who, left = rng.integers(0, 60, 6000), rng.integers(0, 25, 6000)
+    right = (left + rng.integers(1, 25, 6000)) % 25
+    edges = np.array([-cuts[1], -cuts[0], cuts[0], cuts[1]] if cuts[0] else [-cuts[1], 0, cuts[1]])
+    eta = slope[who] * (truth - truth.mean())[left] - slope[who] * (truth - truth.mean())[right]
+    place = (rng.random(6000)[:, None] < 1 / (1 + np.exp(edges - eta[:, None]))).sum(axis=1)
+    words = np.array(["b>>a", "b>a", *(["a=b"] if cuts[0] else []), "a>b", "a>>b"])
+    return {"left": left, "right": right, "winner": words[place], "worker": who}
+
+
+def graded(crowds: int) -> None:
+    """Print coverage of cut points, and left-out loss with grades and made binary."""
+    for cuts in ((0.5, 2.0), (0.0, 1.5)):
+        covered, losses = [], []
+        for seed in range(crowds):
+            rows = graded_crowd(seed, cuts)
+            out = np.random.default_rng(seed + 10_000).random(len(rows["left"])) < 0.2
+            votes = crowdsift.read({name: column[~out] for name, column in rows.items()})
+            found = [
+                crowdsift.fit(each, threads=1, dimensions=1)
+                for each in (votes, replace(votes, grades=None))
+            ]
+            s = found[0].summary
+            covered.append(
+                [s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"]
+                 for k, cut in enumerate(cuts, 1) if cut]
+            )  # fmt: skip
+            kept = out & (rows["winner"] != "a=b")
+            won = np.char.startswith(rows["winner"][kept], "a")
+            p = [fit.predict(*(rows[name][kept] for name in ("left", "right", "worker")))
+                 for fit in found]  # fmt: skip
+            losses.append([-np.log(np.where(won, each, 1 - each)).mean() for each in p])
+        share = np.mean(covered, axis=0).round(3)
+        print(cuts, "cut points covered", share, "left-out loss", np.mean(losses, axis=0).round(4),
+              "better in", np.mean(np.diff(losses) > 0).round(3))  # fmt: skip
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "planted":
+    if sys.argv[1] == "graded":
+        graded(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
+    elif sys.argv[1] == "planted":
         planted(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
     else:
         wmt13()

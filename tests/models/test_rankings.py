@@ -170,7 +170,7 @@ def test_reweighted_pairs_have_the_gradient_of_the_choices(kind):
 def test_sift_on_planted_rankings_covers_the_truth_and_finds_spammers():
     """100 workers, 20 of whom rank at random, 3 to 8 items; weighted pairs beside it."""
     covered, wrong, found, blamed = [], [], 0, 0
-    for seed in range(12):
+    for seed in range(10):
         rng = np.random.default_rng(100 + seed)
         truth = rng.normal(size=30)
         truth = (truth - truth.mean()) * np.sqrt((1 - 1 / 30) / truth.var())
@@ -182,7 +182,7 @@ def test_sift_on_planted_rankings_covers_the_truth_and_finds_spammers():
                 for w, s in zip(who, shown, strict=True)]  # fmt: skip
         votes = crowdsift.read({"worker": who, "ranking": text})
         for each, result in ((votes, covered), (replace(votes, choices=None), wrong)):
-            fit = crowdsift.fit(each, threads=1)
+            fit = crowdsift.fit(each, threads=1, dimensions=1)
             true = truth[fit.items["item"].astype(int)]
             inside = (fit.items["lower"] <= true) & (true <= fit.items["upper"])
             result.append((inside.mean(), ((fit.items["score"] - true) ** 2).mean()))
@@ -194,7 +194,7 @@ def test_sift_on_planted_rankings_covers_the_truth_and_finds_spammers():
     assert 0.86 < share < 0.94
     assert pairs_share > 0.95  # too wide
     assert error < 0.95 * pairs_error
-    assert found >= 0.85 * 12 * 20
+    assert found >= 0.85 * 10 * 20
     assert blamed <= 2
 
 

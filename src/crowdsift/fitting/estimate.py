@@ -13,8 +13,10 @@ from crowdsift.errors import RequestError
 from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
 from crowdsift.models.base import mirror
+from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
+from crowdsift.solvers.grades import Graded, fit_cuts, grade_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,6 +62,7 @@ class OpenVotes(NamedTuple):
     gold: Gold | None
     engine: Engine
     choice: Choice
+    cuts: Mapping[str, float] = {}  # cut points of graded answers, for the summary
 
 
 @contextmanager
@@ -69,6 +72,9 @@ def open_votes(
     """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
     if votes.choices is not None and model.rankings == "reweighted":
         votes = _reweighted(model, votes, resources, gold)
+    cuts: dict[str, float] = {}
+    if votes.grades is not None and model.rankings == "reweighted":
+        votes, cuts = _with_grades(model, votes, resources, gold)
     prepared = votes
     if gold is not None and model.takes_gold:
         prepared = votes.with_gold(gold.winner, gold.loser)
@@ -84,7 +90,7 @@ def open_votes(
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(name, prepared, threads, model.needs, options) as engine,
     ):
-        yield OpenVotes(model, votes, prepared, gold, engine, choice)
+        yield OpenVotes(model, votes, prepared, gold, engine, choice, cuts)
 
 
 def _reweighted(
@@ -104,11 +110,75 @@ def _reweighted(
         same = np.abs(weight - before).max() < _SAME_WEIGHT * weight.max()
         if same or not left:
             break
-        found = estimate_votes(model, plain, resources, gold)
+        found = estimate_votes(model.in_one_dimension(), plain, resources, gold)
         scores, count = found.scores, votes.n_workers
         if found.workers.reliability is not None:
             slopes = found.workers.reliability[:count] - found.workers.random_level
     return plain
+
+
+def _with_grades(
+    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
+) -> tuple[Comparisons, dict[str, float]]:
+    """Return votes whose weights have the gradients of their grades, and the cut points learned.
+
+    A grade below the highest is a win and, for what it is not, a part of a loss.
+    """
+    grades, ties = votes.grades, votes.outcome == 0.5
+    assert grades is not None
+    side = np.where(grades.outcome == 1.0, 1.0, -1.0)
+    first, second, worker = (
+        np.concatenate([a, b[ties]]).astype(np.int64)
+        for a, b in ((grades.first, votes.first), (grades.second, votes.second),
+                     (grades.worker, votes.worker_codes()))
+    )  # fmt: skip
+    level = np.append(grades.level, np.zeros(int(ties.sum()), np.int64))
+    weight = np.append(grades.weight, votes.weight[ties]).astype(np.float64)
+    sign, n, plain = (
+        np.append(side, np.ones(int(ties.sum()))),
+        len(side),
+        replace(votes, grades=None),
+    )
+    cuts: Vector | None = None
+    for _ in range(_REWEIGHTINGS - 1):
+        found = estimate_votes(model.in_one_dimension(), plain, resources, gold)
+        slope, spread = found.workers.reliability, found.workers.reliability_sd
+        variance = found.difference_variance(first, second)
+        if slope is None or spread is None or variance is None or level.max() < 2:
+            return replace(votes, grades=None), {}
+        gap = found.scores[first] - found.scores[second]
+        beta, error = slope[worker] - found.workers.random_level, spread[worker] ** 2
+        variance = beta**2 * variance + gap**2 * error + variance * error
+        cuts, sd = fit_cuts(Graded(sign * beta * gap, level, weight, variance), cuts)
+        eta, won = sign * beta * gap, np.append(side > 0, gap[n:] * beta[n:] > 0)
+        win, loss = grade_weights(eta, level, cuts, weight)
+        pairs = tuple(np.concatenate([x, x, x[n:]]) for x in (first, second, worker))
+        outcome = np.concatenate([won, ~won, np.full(len(level) - n, 0.5)])
+        mass = np.concatenate([win, loss[:n], 0.0 * win[n:], loss[n:]])
+        plain = _as_votes(votes, pairs, outcome, mass)
+    assert cuts is not None
+    ends = half_width(LEVEL) * sd
+    shown: dict[str, float] = {}
+    for place, (cut, end) in enumerate(zip(cuts.tolist(), ends.tolist(), strict=True), 1):
+        if not end:  # without ties the first cut is 0
+            continue
+        limits = {"": cut, "_lower": cut - end, "_upper": cut + end}
+        shown |= {f"cut_point_{place}{name}": value for name, value in limits.items()}
+    return plain, shown
+
+
+def _as_votes(
+    votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome: Vector, weight: Vector
+) -> Comparisons:
+    """Return other rows of the same items and workers."""
+    kept = weight > 1e-9
+    one, two, who = (column[kept].astype(np.uint32) for column in pairs)
+    whole = type(votes).from_codes(
+        one, two, worker=who, outcome=outcome[kept], weight=weight[kept], items=votes.items,
+        workers=votes.workers, sides_known=votes.sides_known, by=votes.by, source=votes.source,
+        summed=True,
+    )  # fmt: skip
+    return replace(whole, has_workers=votes.has_workers, item_features=votes.item_features)
 
 
 def estimate_model(

@@ -51,7 +51,7 @@ from crowdsift.io.rows import (
 )
 from crowdsift.io.sql import identifiers
 from crowdsift.numeric.threads import thread_count
-from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, Grades
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import By, context_names, shown
 
@@ -309,8 +309,19 @@ class CodedVotes:
         )  # fmt: skip
         return replace(
             votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids,
-            choices=self.choices,
+            choices=self.choices, grades=self._grades(),
         )  # fmt: skip
+
+    def _grades(self) -> Grades | None:
+        """Return the decided votes with their grades, in an order of their own; None without."""
+        if self.grade is None or self.outcome is None or self.features is not None:
+            return None
+        worker = np.zeros(len(self.first), np.uint32) if self.worker is None else self.worker
+        weight = np.ones(len(self.first), np.float32) if self.weight is None else self.weight
+        level = self.grade.astype(np.int64)
+        found = Grades(self.first, self.second, self.outcome, worker, weight, level)
+        order = np.lexsort(found)
+        return found.select(order[self.outcome[order] != 0.5])
 
 
 def _encoded(
@@ -443,12 +454,12 @@ def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
 
 
 def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:
-    """Say that graded answers count as their side."""
+    """Say what becomes of graded answers."""
     if grade is None:
         return ()
     return (
-        f"{int((grade > 1).sum()):,} answers say that a side is much better (as A>>B); they count "
-        "as votes for that side, like A>B",
+        f"{int((grade > 1).sum()):,} answers say that a side is much better (as A>>B); sift learns "
+        "by how much, other methods count them as votes for that side, like A>B",
     )
 
 

@@ -294,6 +294,10 @@ class Model(ABC):
         """The comparisons in the form that the model needs, or an error that says what lacks."""
         return comparisons
 
+    def in_one_dimension(self) -> Model:
+        """Return the model for fits that need no more than scores and reliabilities."""
+        return replace(self, dimensions=1) if hasattr(self, "dimensions") else self  # type: ignore[call-arg]
+
     def memory(self, comparisons: Comparisons) -> int:
         """Bytes that a fit needs beside the comparisons, at the peak."""
         return self.bytes_a_comparison * len(comparisons)

@@ -123,6 +123,8 @@ def _votes(
         features=None if votes.features is None else votes.features[order], intake=intake,
         reading={**votes.reading, "hide_workers": hiding.to_json()},
         choices=None if votes.choices is None else votes.choices.recoded(workers=code),
+        grades=None if votes.grades is None else votes.grades._replace(
+            worker=code[votes.grades.worker]),
     )  # fmt: skip
 
 

@@ -636,6 +636,7 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     details: dict[str, Any] = {}
     votes, posterior = fit.votes, fit.posterior
     plain = votes is not None and votes.features is None and votes.item_class is None
+    plain = plain and votes is not None and votes.grades is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
         files[VOTES] = parquet_bytes(
             {"worker": votes.worker_codes().astype(np.uint32), "first": votes.first,

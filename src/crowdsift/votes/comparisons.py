@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -135,6 +135,22 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+class Grades(NamedTuple):
+    """Decided votes with their grade: 1 better, 2 much better, ..."""
+
+    first: NDArray[np.uint32]
+    second: NDArray[np.uint32]
+    outcome: NDArray[np.float32]
+    worker: NDArray[np.uint32]
+    weight: NDArray[np.float32]
+    level: NDArray[np.int64]
+
+    def select(self, keep: NDArray[Any]) -> Grades:
+        """Return the votes of these rows, or where `keep` is true."""
+        columns: tuple[Any, ...] = tuple(column[keep] for column in self)
+        return Grades(*columns)
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedVotes:
     """The fields of `crowdsift.Comparisons`, which documents them."""
@@ -163,6 +179,7 @@ class EncodedVotes:
     row_ids: NDArray[np.uint64] | None = None  # hashes of what names a row, sorted
     elsewhere: Any = None  # rows that other machines hold: `rows`, `total_weight`, `loads`
     choices: Choices | None = None  # where the pairs are those of rankings
+    grades: Grades | None = None  # where answers say by how much an item is better
 
     @property
     def n_items(self) -> int:
@@ -380,18 +397,19 @@ class EncodedVotes:
             offsets=frozen(runs),
             rows=int(runs[-1]),
             features=None if self.features is None else frozen(self.features[keep]),
-            choices=self._kept_choices(runs),
+            choices=self._of_kept_workers(self.choices, runs),
+            grades=self._of_kept_workers(self.grades, runs),
         )
 
-    def _kept_choices(self, runs: NDArray[np.int64]) -> Choices | None:
-        """Return the choices of workers who stay; None where a worker loses some votes only.
+    def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
+        """Return rankings or grades of workers who stay; None where one loses some votes only.
 
         Rows that are left of a ranking are no ranking: they are weighted pairs.
         """
         before, after = np.diff(self.offsets), np.diff(runs)
-        if self.choices is None or ((after > 0) & (after < before)).any():
+        if answers is None or ((after > 0) & (after < before)).any():
             return None
-        return self.choices.select((after > 0)[self.choices.worker])
+        return answers.select((after > 0)[answers.worker])
 
 
 _FAULT_COLUMN = {4: "outcome", 5: "weight"}
@@ -625,6 +643,8 @@ class Comparisons(EncodedVotes):
                 "rankings and plain votes cannot be put together; write the votes as rankings of "
                 "two items"
             )
+        if self.grades is not None or other.grades is not None:
+            raise InputError("graded votes cannot be added to others; fit them all together")
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))

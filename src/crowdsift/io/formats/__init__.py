@@ -40,6 +40,7 @@ OURS = {
     "label-studio": "crowdsift.io.formats.label_studio:LABEL_STUDIO",
     "argilla": "crowdsift.io.formats.rankings:ARGILLA",
     "rankings": "crowdsift.io.formats.rankings:RANKINGS",
+    "ratings": "crowdsift.io.formats.rankings:RATINGS",
     "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
 }  # fmt: skip
@@ -51,6 +52,7 @@ SIDE_WORDS = (
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
 # Graded answers: the side, and by how much it is better (docs/formats.md, "Graded answers").
 GRADED = {
+    "a>>>b": ("left", 3), "b>>>a": ("right", 3),
     **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)), **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
     **dict.fromkeys(("a=b", "b=a"), ("tie", 0)), **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
     **dict.fromkeys(("b>>a", "a<<b"), ("right", 2)),

@@ -251,6 +251,36 @@ def _named(answer: Any, items: list[Any], row: dict[str, Any]) -> Any:
     return row[answer] if answer not in items and answer in row else answer
 
 
+_RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"),
+          7: ("a>>>b", "a>>b", "a>b", "a=b", "b>a", "b>>a", "b>>>a")}  # fmt: skip
+
+
+def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Rows with a rating of 1 (left much better) to 5 or 7, or of -2 or -3 to 2 or 3."""
+    names = [roles[role] for role in ("left", "right", "rating", "worker") if role in roles]
+    table.load(names, condition=condition)
+    rows = list(table.rows(names))
+    ratings = [_rank(table, row, names[2], entries[2]) for row, entries in enumerate(rows)]
+    given = [rating for rating in ratings if rating != NOT_RANKED]
+    centred, most = min(given, default=0) <= 0, max(map(abs, given), default=0)
+    size = (5 if most <= 2 else 7) if centred else (5 if most <= 5 else 7)
+    lowest = -(size // 2) if centred else 1
+    columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner")}
+    columns |= {"worker": []} if "worker" in roles else {}
+    empty = {row for row, rating in enumerate(ratings) if rating == NOT_RANKED}
+    for row, (rating, entries) in enumerate(zip(ratings, rows, strict=True)):
+        place = rating - lowest
+        if row not in empty and (place not in range(size)):
+            raise table.fault(
+                row, names[2], f"the rating {rating:g} is outside the scale of {lowest} to "
+                f"{lowest + size - 1}; correct it, or leave the cell empty",
+            )  # fmt: skip
+        word = "a=b" if row in empty else _RATED[size][int(place)]
+        for name, entry in zip(columns, (*entries[:2], word, *entries[3:]), strict=True):
+            columns[name].append(entry)
+    return Unfolded(columns, range(len(rows)), range(len(rows)), empty=sorted(empty))
+
+
 _WORKER = ("worker", "annotator", "user", "worker_id", "judge", "judge_id", "user_id")
 _ITEMS = ("items", "options", "models", "shown")
 _ORDERS = {"worker": _WORKER, "ranking": ("ranking", "order"), "items": _ITEMS}
@@ -264,6 +294,11 @@ RANKINGS = (
            without=("item", "rank", "external_id"), unfold=pairs_of_orders),
     Format(name="rankings", title="rankings, a column for every place", marks=("rank_1", "rank_2"),
            columns={"worker": _WORKER, "items": _ITEMS}, unfold=pairs_of_orders),
+)  # fmt: skip
+RATINGS = Format(
+    name="ratings", title="ratings of a pair from left to right", needs=("left", "right", "rating"),
+    columns={"worker": _WORKER, "left": ("left",), "right": ("right",),
+             "rating": ("rating", "grade", "likert")}, unfold=votes_of_ratings,
 )  # fmt: skip
 BEST_WORST = (
     Format(name="best-worst", title="the best, or the best and the worst, of several",

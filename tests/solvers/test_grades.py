@@ -1,0 +1,121 @@
+"""Graded answers: cut points and weights against their definitions and planted crowds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift.solvers.grades import Graded, fit_cuts, grade_weights, log_probabilities
+
+
+def drawn(rng, eta, cuts):
+    """Grades of votes with these η: of the winner, with 0 for a tie."""
+    edges = np.concatenate([-cuts[::-1], cuts]) if cuts[0] else np.append(-cuts[:0:-1], cuts)
+    place = (rng.random(len(eta))[:, None] < 1 / (1 + np.exp(edges - eta[:, None]))).sum(axis=1)
+    if cuts[0]:
+        return place - len(cuts)
+    return np.where(place >= len(cuts), place - len(cuts) + 1, place - len(cuts))
+
+
+@pytest.mark.parametrize("cuts", [(0.5, 2.0), (0.0, 1.5), (0.4, 1.2, 2.5)])
+def test_cut_points_are_covered_and_agree_with_a_plain_likelihood(cuts):
+    cuts = np.array(cuts)
+    inside = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        eta = rng.normal(size=700) * 1.8
+        grade = drawn(rng, eta, cuts)
+        sign = np.where(grade < 0, -1, 1)
+        votes = Graded(sign * eta, np.abs(grade), np.ones(700), np.zeros(700))
+        found, error = fit_cuts(votes)
+        free = error > 0
+        assert free.tolist() == (cuts > 0).tolist()
+        inside.append(np.abs(found - cuts)[free] <= 1.645 * error[free])
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_probabilities_are_those_of_cumulative_logits():
+    eta, cuts = np.linspace(-700, 700, 29), np.array([0.3, 1.0, 2.5])
+    total = sum(np.exp(log_probabilities(side * eta, np.full(29, k), cuts))
+                for k in (1, 2, 3) for side in (1, -1))  # fmt: skip
+    total += np.exp(log_probabilities(eta, np.zeros(29, int), cuts))
+    assert total == pytest.approx(1, abs=1e-9)
+    eta = np.linspace(-6, 6, 25)
+    better = 1 / (1 + np.exp(1.0 - eta)) - 1 / (1 + np.exp(2.5 - eta))
+    found = np.exp(log_probabilities(eta, np.full(25, 2), cuts))
+    assert found == pytest.approx(better, abs=1e-12)
+
+
+def test_weights_have_the_gradient_of_the_grades_up_to_their_common_factor():
+    cuts, eta, h = np.array([0.4, 1.2, 2.5]), np.linspace(-5, 5, 21), 1e-6
+    for level in (1, 2, 3):
+        grade = np.full(21, level)
+        win, loss = grade_weights(eta, grade, cuts, np.ones(21))
+        assert (win >= 0).all()
+        assert (loss >= 0).all()
+        own = win / (1 + np.exp(eta - cuts[0])) - loss / (1 + np.exp(-eta - cuts[0]))
+        up, down = (log_probabilities(eta + step, grade, cuts) for step in (h, -h))
+        true = (up - down) / (2 * h)
+        factor = (own @ true) / (true @ true)
+        assert own == pytest.approx(factor * true, abs=1e-6)
+
+
+def crowd(seed):
+    rng = np.random.default_rng(seed)
+    truth, slope = rng.normal(size=15), rng.uniform(0.8, 2.5, 25)
+    slope[:3] = 0
+    who, left = rng.integers(0, 25, 3000), rng.integers(0, 15, 3000)
+    right = (left + rng.integers(1, 15, 3000)) % 15
+    grade = drawn(rng, slope[who] * (truth[left] - truth[right]), np.array([0.5, 2.0]))
+    return truth, {"left": left, "right": right, "rating": 3 - grade, "worker": who}
+
+
+def test_sift_learns_cut_points_and_predicts_better_than_binary_votes():
+    inside, losses = [], []
+    for seed in range(5):
+        _, rows = crowd(seed)
+        out = np.arange(3000) % 5 == 0
+        votes = crowdsift.read({name: column[~out] for name, column in rows.items()})
+        fit, binary = (
+            crowdsift.fit(x, threads=1, dimensions=1) for x in (votes, replace(votes, grades=None))
+        )
+        s = fit.summary
+        for k, cut in ((1, 0.5), (2, 2.0)):
+            inside.append(s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"])
+        kept = out & (rows["rating"] != 3)
+        p = [each.predict(*(rows[name][kept] for name in ("left", "right", "worker")))
+             for each in (fit, binary)]  # fmt: skip
+        won = rows["rating"][kept] < 3
+        losses.append([-np.log(np.where(won, each, 1 - each)).mean() for each in p])
+        assert "cut_point_2" not in binary.summary
+    assert np.sum(inside) >= 7
+    assert np.mean(losses, axis=0)[0] < np.mean(losses, axis=0)[1]
+
+
+def test_words_and_ratings_mean_the_same_and_other_methods_collapse():
+    _, rows = crowd(9)
+    words = np.array(["a>>b", "a>b", "a=b", "b>a", "b>>a"])[rows["rating"] - 1]
+    same = {**{name: rows[name] for name in ("left", "right", "worker")}, "winner": words}
+    one, two = crowdsift.read(rows), crowdsift.read(same)
+    assert all((a == b).all() for a, b in zip(one.grades, two.grades, strict=True))
+    centred = crowdsift.read({**rows, "rating": rows["rating"] - 3})
+    assert (centred.grades.level == one.grades.level).all()
+    assert any("other methods count them as votes" in note for note in one.intake.notes)
+    plain = crowdsift.fit(replace(one, grades=None), "bt")
+    assert (crowdsift.fit(one, "bt").items["score"] == plain.items["score"]).all()
+
+
+@pytest.mark.parametrize(
+    ("ratings", "message"),
+    [([1, 9], "row 2, column 'rating': the rating 9 is outside the scale of 1 to 7"),
+     ([1, 2.5], "row 2, column 'rating': the rating 2.5 is outside the scale of 1 to 5"),
+     ([-2, 4], "row 2, column 'rating': the rating 4 is outside the scale of -3 to 3"),
+     ([1, "x"], "row 2, column 'rating': the number 'x' is not a number")],
+)  # fmt: skip
+def test_ratings_outside_the_scale_are_refused(ratings, message):
+    rows = {"left": ["a", "b"], "right": ["b", "c"], "rating": ratings, "worker": ["w", "w"]}
+    with pytest.raises(crowdsift.InputError, match=message):
+        crowdsift.read(rows)
