@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crowdsift import models, plots
     from crowdsift.active.export import export_votes, soft_labels
     from crowdsift.active.next_pairs import next_pairs, second_opinions
+    from crowdsift.active.plan import Plan, plan
     from crowdsift.active.select import Selector
     from crowdsift.checks.comparing import compare
     from crowdsift.errors import (
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 # Where public names live.
 _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
-    "active.next_pairs": ("next_pairs", "second_opinions"), "active.select": ("Selector",),
+    "active.next_pairs": ("next_pairs", "second_opinions"), "active.plan": ("Plan", "plan"), "active.select": ("Selector",),
     "checks.comparing": ("compare",),
     "errors": (
         "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",

@@ -19,14 +19,14 @@ from crowdsift.votes.pseudonyms import is_pseudonym
 
 def next_pairs(
     votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
-    items: Iterable[Any] = (), islands: str = "connect", columns: Mapping[str, str] | None = None,
+    items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking", columns: Mapping[str, str] | None = None,
     seed: int = 0, threads: int | None = None,
 ) -> Any:  # fmt: skip
     """The comparisons worth asking next; see `Selector.choose`.
 
     Parameters
     ----------
-    votes, items, islands, columns, seed, threads
+    votes, items, islands, goal, columns, seed, threads
         As for `Selector`.
     pairs
         How many.
@@ -49,7 +49,7 @@ def next_pairs(
             "name them by the pseudonyms of its workers.csv, or use a fit without --hide-workers"
         )
     selector = Selector(
-        votes, items=items, workers=named, islands=islands, columns=columns, seed=seed,
+        votes, items=items, workers=named, islands=islands, goal=goal, columns=columns, seed=seed,
         threads=threads,
     )  # fmt: skip
     if isinstance(workers, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +108,7 @@ class Selector:
         self._islands, self._refit, self._threads = islands, refit, threads
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._new: list[tuple[int, int, int, float]] = []
+        self._pool: Selector | None = None
         self.fit: Fit | None = None
         if isinstance(votes, Fit):
             self.fit, votes = votes, _votes_of(votes)
@@ -174,8 +176,9 @@ class Selector:
                 f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in batches: answers "
                 "change what is worth asking next"
             )
-        if self._refit > 0 and self._new and len(self._new) > self._refit * self._fitted:
-            self.refit()
+        self._refit_if_due()
+        if self._goal.top and workers is None and self._has_workers:
+            return self.pooled().choose(pairs, among=among)  # by the belief that settles the goal
         candidates = self._candidates(among)
         sampler = None if workers is None else self._sampler(workers)
         keep = self._islands == "keep"
@@ -212,6 +215,8 @@ class Selector:
                               strict=True):  # fmt: skip
             self._absorb(a, b, s, y)
             self._new.append((a, b, s, y))
+        if self._pool is not None:
+            self._pool.add(self.items[one], self.items[two], outcome=result)
 
     @property
     def scores(self) -> Vector:
@@ -219,12 +224,25 @@ class Selector:
         return self._state.belief.mean.copy()
 
     @property
+    def state(self) -> State:
+        """What is known of items and workers, as it stands."""
+        return self._state
+
+    @property
     def belief(self) -> Belief:
         """The Gaussian posterior of the scores as it stands."""
         return self._state.belief
 
+    @property
+    def votes_taken(self) -> float:
+        """How many votes were given at the start and since."""
+        return (0.0 if self._votes is None else self._votes.total_weight) + len(self._new)
+
     def stopping(self, goal: str = "", confidence: float = 0.95) -> Stopping:
-        """Say whether a goal, by default the selector's own, is settled; see `stopping`.
+        """Say whether a goal, by default the selector's own, is settled however often one looks.
+
+        The evidence counts all workers alike, so that errors in their estimated reliabilities
+        cannot make it too large; an answer that contradicts the scores here is not settled.
 
         Examples
         --------
@@ -233,8 +251,34 @@ class Selector:
         >>> selector.stopping().settled
         False
         """
+        pool = self.pooled()
+        pool._refit_if_due()
         wanted = Goal.of(goal, len(self.items)) if goal else self._goal
-        return stopping(self._state.belief, wanted, checked_confidence(confidence))
+        found = stopping(pool.belief, wanted, checked_confidence(confidence))
+        own = np.argsort(-self.belief.mean, kind="stable")[: len(found.claim)]
+        same = set(own.tolist()) == set(found.claim.tolist())
+        return found if same else replace(found, settled=False)
+
+    def pooled(self) -> Selector:
+        """Return a selector of the same votes without workers; it gets further votes, too."""
+        if not self._has_workers:
+            return self
+        if self._pool is None:
+            votes = self._with_new() if self._new else self._votes
+            if votes is not None:
+                votes = Comparisons.from_codes(
+                    votes.first, votes.second, outcome=votes.outcome, weight=votes.weight,
+                    items=self.items, workers=sorted_labels([None]), threads=self._threads,
+                )  # fmt: skip
+            self._pool = Selector(
+                votes, items=() if votes is not None else self.items, islands=self._islands,
+                goal=self._goal.text, refit=self._refit, threads=self._threads,
+            )  # fmt: skip
+        return self._pool
+
+    def _refit_if_due(self) -> None:
+        if self._refit > 0 and self._new and len(self._new) > self._refit * self._fitted:
+            self.refit()
 
     def refit(self) -> Fit:
         """Fit all votes again, and start from that posterior.
@@ -262,6 +306,8 @@ class Selector:
         self._fitted = 0.0
         if self._votes is None:
             self._state = prior_state(len(self.items), len(self.workers))
+            if not self._has_workers:  # of the model of votes without workers
+                self._state.population, self._state.types = np.ones(TYPES), np.ones((1, TYPES))
             return
         if self.fit is None or self.fit.votes is not self._votes:
             with warnings.catch_warnings():  # the fit says so itself

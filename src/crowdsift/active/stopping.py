@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 _PRIOR = 2.0  # variance of a difference of two scores before any vote
+_NAMED = 5  # items in a sentence
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -46,6 +47,11 @@ class Goal(NamedTuple):
         if not 1 <= top < items:
             raise RequestError(f"--goal {text}: K must be at least 1 and below the {items} items")
         return Goal(top)
+
+    @property
+    def text(self) -> str:
+        """The goal as it is given."""
+        return ("ranking", "first")[self.top] if self.top < 2 else f"top-{self.top}"
 
     @property
     def words(self) -> str:
@@ -112,3 +118,13 @@ def stopping(belief: Belief, goal: Goal, confidence: float = 0.95) -> Stopping:
     reached = max(0.0, 1.0 - pairs * float(np.exp(-min(weakest, 700.0))))
     still = np.unique(np.concatenate([a[~enough], b[~enough]]))
     return Stopping(order[: top or n], reached, bool(enough.all()), still)
+
+
+def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:
+    """Say in words whether a goal is settled, and what the answer is."""
+    subject = goal.words[0].upper() + goal.words[1:]
+    named = ", ".join(claim[:_NAMED])
+    named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""
+    if state.settled:
+        return f"{subject} is settled with {100 * confidence:.4g} %: {named}."
+    return f"{subject} is not settled yet. So far it looks like {named}."

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.active.plan import MAX_VOTES, plan
 from crowdsift.active.select import Selector
-from crowdsift.active.stopping import Goal, Stopping, stopping
+from crowdsift.active.stopping import Goal, sentence
 from crowdsift.ask.store import read_votes
 from crowdsift.errors import CrowdsiftError
 from crowdsift.fitting import fit
-from crowdsift.results.words import item_label, shortened
+from crowdsift.results.words import count, item_label, shortened
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _RANKED = 400  # pairs handed to the server, the most valuable first
 _SHOWN_ITEMS = 500
-_NAMED = 5  # items in a sentence
+_PLAN_SECONDS, _PLAN_RUNS = 4.0, 19
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
 
 
@@ -98,24 +99,39 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
         }
         for i in range(workers.height)
     }
-    state = stopping(selector.belief, goal, confidence)
+    state = selector.stopping(confidence=confidence)
     claim = [item_label(label, "") for label in selector.items[state.claim]]
+    shown = [shortened(name, 60) for name in claim]
     return {
-        "statements": [sentence(goal, state, claim, confidence)], "ranking": ranking,
+        "statements": [sentence(goal, state, shown, confidence)], "ranking": ranking,
         "judges": judges, "warnings": list(found.warnings), "settled": state.settled,
-        "reached": state.confidence, "claim": claim,
-        "open": [str(label) for label in selector.items[state.open_items]][:20],
+        "claim": claim, **_expected(selector, goal, state.settled, confidence),
     }  # fmt: skip
 
 
-def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:
-    """Say in words whether the goal is settled, and what the answer is."""
-    subject = goal.words[0].upper() + goal.words[1:]
-    named = ", ".join(shortened(name, 60) for name in claim[:_NAMED])
-    named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""
-    if state.settled:
-        return f"{subject} is settled with {100 * confidence:.4g} %: {named}."
-    return f"{subject} is not settled yet. So far it looks like {named}."
+def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) -> dict[str, Any]:
+    """Return how many more votes the goal needs, or the next goal if this one is settled."""
+    top = {1: 3, 0: 0}.get(goal.top, 0) if settled else goal.top
+    if (settled and not top) or top >= len(selector.items):
+        return {}
+    wanted, votes = Goal(top), int(selector.votes_taken)
+    made = plan(
+        selector, goal=wanted.text, confidence=confidence, runs=_PLAN_RUNS, seconds=_PLAN_SECONDS,
+        most=min(MAX_VOTES, 500 + 5 * votes),
+    )  # fmt: skip
+    if len(made.needs) < _PLAN_RUNS:
+        return {}
+    low, middle, high = (_most(each, made.most) for each in made.interval)
+    if not settled:
+        text = f"90 % of such studies need {low} to {high} more votes."
+        return {"more": middle, "expected": text}
+    if middle.startswith("more"):
+        return {}
+    return {"expected": f"About {middle} more votes would settle {wanted.words} ({low} to {high})."}
+
+
+def _most(votes: int, most: int) -> str:
+    return f"more than {count(most)}" if votes >= most else count(votes)
 
 
 def _number(value: Any) -> float | None:

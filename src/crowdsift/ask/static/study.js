@@ -101,7 +101,7 @@ async function refresh() {
     $("title").textContent = document.title = study.question;
     const said = study.result.statements || [];
     if ($("answer").textContent !== (said[0] || "No votes yet.")) $("answer").textContent = said[0] || "No votes yet.";
-    $("detail").textContent = said.slice(1).join(" ");
+    $("detail").textContent = study.result.expected || "";
     showState(study);
     tiles(study);
     showRanking(study.result.ranking || [], study.result.claim || [], study.result.settled);

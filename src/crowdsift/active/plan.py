@@ -1,0 +1,179 @@
+"""How many more votes a goal needs: studies simulated from what is known, with the pairs of `next`.
+
+The need of the real study and those of simulated ones are exchangeable if the belief is right. So
+the interval between the k-th smallest and the k-th largest of n needs holds the real one with the
+probability 1 - 2k/(n + 1), however few are simulated.
+"""
+
+from __future__ import annotations
+
+import time
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.active.batches import BatchSelection
+from crowdsift.active.beliefs import Joint, answer
+from crowdsift.active.select import Selector
+from crowdsift.active.stopping import Goal, checked_confidence, stopping
+from crowdsift.errors import RequestError
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.words import count
+
+if TYPE_CHECKING:
+    from crowdsift.active.batches import State
+    from crowdsift.numeric import Vector
+
+MAX_VOTES = 20_000  # of a simulated study
+RUNS = 59  # the 3rd and the 57th of the needs are the ends of a 90 % interval
+_BATCH = 25  # votes so far for each pair that is chosen at a time
+_ONE = np.ones(1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many more votes a goal needs.
+
+    Attributes
+    ----------
+    goal, confidence
+        What is to be settled, and how surely.
+    votes
+        How many votes there are.
+    needs
+        The further votes of every simulated study, sorted; those not settled by then have `most`.
+    most
+        Where simulated studies end.
+    """
+
+    goal: Goal
+    confidence: float
+    votes: int
+    needs: Vector
+    most: int
+
+    @property
+    def interval(self) -> tuple[int, int, int]:
+        """The lower end, the median and the upper end; 90 % of studies need what is between."""
+        if len(self.needs) < 19:
+            raise RequestError("too few studies were simulated for a 90 % interval")
+        k = max(1, (len(self.needs) + 1) // 20)
+        middle = int(np.median(self.needs))
+        return int(self.needs[k - 1]), middle, int(self.needs[-k])
+
+    @property
+    def sentence(self) -> str:
+        """The need in words."""
+        low, middle, high = self.interval
+        what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} %"
+        if high == 0:
+            return f"No more votes are needed {what}."
+        ends = [f"more than {count(each)}" if each >= self.most else count(each) for each in
+                (low, middle, high)]  # fmt: skip
+        more = "more " if self.votes else ""
+        about = "" if middle >= self.most else "about "
+        within = "" if low >= self.most else f"; 90 % of such studies need {ends[0]} to {ends[2]}"
+        return f"{about}{ends[1]} {more}votes are expected {what}{within}.".capitalize()
+
+    def plot(self, path: str) -> None:
+        """Draw how many of the simulated studies are settled after how many votes."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise RequestError("--plot needs matplotlib; pip install 'crowdsift[plots]'") from None
+        axes = Figure(figsize=(6.4, 3.6), layout="constrained").subplots()
+        done = self.needs[self.needs < self.most]
+        share = 100.0 * np.arange(1, len(done) + 1) / len(self.needs)
+        axes.step(done, share, where="post", color="#1f66b5")
+        axes.axvspan(self.interval[0], self.interval[2], color="#cddcf1", label="90 % interval")
+        axes.set(xlabel="further votes", ylabel="studies settled, %", ylim=(0, 100), xscale="log")
+        axes.set_title(f"Votes to settle {self.goal.words} with {100 * self.confidence:.4g} %")
+        axes.legend(frameon=False)
+        figure = axes.get_figure()
+        assert figure is not None
+        figure.savefig(path)
+
+
+def plan(
+    votes: Any = None,
+    *,
+    items: Any = (),
+    goal: str = "first",
+    confidence: float = 0.95,
+    runs: int = RUNS,
+    most: int = MAX_VOTES,
+    seconds: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Plan:
+    """Simulate studies from what is known until their goal is settled.
+
+    Parameters
+    ----------
+    votes
+        Votes, a `Fit` or a `Selector`; None to plan before any vote, with `items` given.
+    items
+        Items that may have no votes.
+    goal, confidence
+        What is to be found, as "first", "top-3" or "ranking", and how surely.
+    runs, most, seconds
+        How many studies, of at most how many votes each; after `seconds` no further one begins.
+    seed, threads
+        For the draws, and how many threads may fit.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> made = plan(items=["a", "b", "c"], runs=19, most=500)
+    >>> low, middle, high = made.interval
+    >>> low <= middle <= high
+    True
+    """
+    selector = votes
+    if not isinstance(votes, Selector):
+        selector = Selector(votes, items=items, workers=(), goal=goal, refit=0, threads=threads)
+    pool = selector.pooled()
+    wanted, belief = Goal.of(goal, len(pool.items)), pool.belief
+    checked_confidence(confidence)
+    if not isinstance(belief, Joint):
+        raise RequestError("a plan is made for up to about a thousand items")
+    random = np.random.Generator(np.random.PCG64(seed))
+    root = np.linalg.cholesky(belief.covariance + 1e-9 * np.eye(len(belief.mean)))
+    needs: list[int] = []
+    begin = time.perf_counter()
+    while len(needs) < runs and (not seconds or time.perf_counter() - begin < seconds):
+        truth = belief.mean + root @ random.standard_normal(len(belief.mean))
+        end = begin + seconds if seconds else np.inf
+        needs.append(_need(deepcopy(pool.state), truth, wanted, confidence, most, random, end))
+    needs = [each for each in needs if each >= 0]
+    kept = len(needs) - (len(needs) + 1) % 20 if len(needs) > 19 else len(needs)
+    so_far = int(pool.votes_taken)
+    return Plan(wanted, confidence, so_far, np.sort(needs[:kept]), most)
+
+
+def _need(
+    state: State, truth: Vector, goal: Goal, confidence: float, most: int,
+    random: np.random.Generator, end: float,
+) -> int:  # fmt: skip
+    """Return how many votes settle the goal if this is the truth; -1 if the time is over."""
+    belief, made = state.belief, 0
+    a, b = np.triu_indices(len(truth), 1)
+    seen: Any = lambda worker: np.zeros(0, np.int64)  # noqa: E731
+    while made < most and not stopping(belief, goal, confidence).settled:
+        if time.perf_counter() > end:
+            return -1
+        size = min(1 + made // _BATCH, 50, most - made)
+        batch = BatchSelection(state, a, b, seen, size, False, goal.top)
+        for question in batch.choose(size, None):
+            one, two = question.a, question.b
+            won = float(random.random() < sigmoid(truth[one] - truth[two]))
+            pair = np.array([one]), np.array([two])
+            variance = float(belief.variance(*pair)[0])
+            difference = float(belief.mean[one] - belief.mean[two])
+            step, shrink, _ = answer(difference, variance, won, _ONE, _ONE)
+            belief.move(one, two, step, shrink)
+            state.join(one, two)
+        made += size
+    return made
