@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift import models, plots
     from crowdsift.active.export import export_votes, soft_labels
     from crowdsift.active.next_pairs import next_pairs, second_opinions
-    from crowdsift.active.plan import Plan, plan
+    from crowdsift.active.plan import plan
     from crowdsift.active.select import Selector
     from crowdsift.checks.comparing import compare
     from crowdsift.errors import (
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 # Where public names live.
 _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
-    "active.next_pairs": ("next_pairs", "second_opinions"), "active.plan": ("Plan", "plan"), "active.select": ("Selector",),
-    "checks.comparing": ("compare",),
+    "active.next_pairs": ("next_pairs", "second_opinions"), "active.plan": ("plan",),
+    "active.select": ("Selector",), "checks.comparing": ("compare",),
     "errors": (
         "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",
         "SignWarning",
@@ -86,8 +86,8 @@ __all__ = [
     "ConvergenceWarning", "CrowdBT", "CrowdsiftError", "FactorBT", "Fit", "InputError",
     "RankCentrality", "RequestError", "ResourceError", "Selector", "Sift", "SignWarning",
     "__version__", "add_spammers", "compare", "datasets", "evaluate", "export_votes", "fit", "load",
-    "metrics", "model", "models", "next_pairs", "plots", "progress_bar", "read", "second_opinions",
-    "simulate", "soft_labels", "tune",
+    "metrics", "model", "models", "next_pairs", "plan", "plots", "progress_bar", "read",
+    "second_opinions", "simulate", "soft_labels", "tune",
 ]  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from crowdsift.votes.pseudonyms import is_pseudonym
 
 def next_pairs(
     votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
-    items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking", columns: Mapping[str, str] | None = None,
-    seed: int = 0, threads: int | None = None,
+    items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking",
+    columns: Mapping[str, str] | None = None, seed: int = 0, threads: int | None = None,
 ) -> Any:  # fmt: skip
     """The comparisons worth asking next; see `Selector.choose`.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.active.batches import State
     from crowdsift.numeric import Vector
 
-MAX_VOTES = 20_000  # of a simulated study
+MAX_VOTES = 10_000  # of a simulated study
 RUNS = 59  # the 3rd and the 57th of the needs are the ends of a 90 % interval
 _BATCH = 25  # votes so far for each pair that is chosen at a time
 _ONE = np.ones(1)
@@ -83,7 +83,8 @@ class Plan:
             from matplotlib.figure import Figure
         except ImportError:
             raise RequestError("--plot needs matplotlib; pip install 'crowdsift[plots]'") from None
-        axes = Figure(figsize=(6.4, 3.6), layout="constrained").subplots()
+        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
         done = self.needs[self.needs < self.most]
         share = 100.0 * np.arange(1, len(done) + 1) / len(self.needs)
         axes.step(done, share, where="post", color="#1f66b5")
@@ -91,8 +92,6 @@ class Plan:
         axes.set(xlabel="further votes", ylabel="studies settled, %", ylim=(0, 100), xscale="log")
         axes.set_title(f"Votes to settle {self.goal.words} with {100 * self.confidence:.4g} %")
         axes.legend(frameon=False)
-        figure = axes.get_figure()
-        assert figure is not None
         figure.savefig(path)
 
 

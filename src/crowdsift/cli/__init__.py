@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from crowdsift.cli.ask import ask
+from crowdsift.cli.ask import ask, plan
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
@@ -112,6 +112,7 @@ _COMMANDS = (
     (predict, "How votes on pairs will go, by a saved fit.", "predict result pairs.csv"),
     (next_, "The comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
     (ask, "Collect votes in the browser.", "ask items.csv --study study.sqlite --goal first"),
+    (plan, "How many more votes are needed.", "plan items.csv --goal top-3"),
     (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
     (evaluate, "Methods side by side.", "evaluate votes.csv --methods sift,bt"),
     (spam, "Votes with spammers added.",

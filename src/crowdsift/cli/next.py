@@ -43,7 +43,7 @@ def next_(
     votes: opt.VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
     workers: Askable = None, items: Items = None, keep_islands: KeepIslands = False,
-    reask: Reask = False,
+    reask: Reask = False, goal: opt.GoalText = "ranking",
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
     where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
@@ -69,7 +69,7 @@ def next_(
         queries = next_pairs(
             given, pairs, workers=workers if workers in (None, "all") else read_capacities(workers),
             items=read_labels(items) if items else (),
-            islands="keep" if keep_islands else "connect", seed=seed, threads=threads,
+            islands="keep" if keep_islands else "connect", goal=goal, seed=seed, threads=threads,
         )  # fmt: skip
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")

@@ -530,3 +530,6 @@ MissingFeatures = Annotated[
         "are left out).",
     ),
 ]
+GoalText = Annotated[
+    str, typer.Option("--goal", help="What is to be found: first, top-K (as top-3) or ranking.")
+]
