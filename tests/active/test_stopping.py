@@ -98,7 +98,8 @@ def test_more_votes_of_the_same_kind_leave_a_smaller_need():
     needs = []
     for times in (1, 5):
         winner, loser = zip(*(pairs * times), strict=True)
-        made = plan({"winner": winner, "loser": loser}, goal="first", runs=19, most=400)
+        votes = crowdsift.Comparisons.from_arrays(winner, loser)
+        made = plan(votes, goal="first", runs=19, most=400)
         assert made.votes == 12 * times
         needs.append(made.interval[1])
     assert needs[1] < needs[0]
