@@ -322,6 +322,7 @@ def test_without_a_common_ranking_none_is_printed():
     text, html = sentences.printed(made), made.report(refit=False).html
     assert "no common ranking" in text
     assert "┃ rank" not in text
+    assert "rank\n" not in str(made)
     assert "Items; there is no common ranking" in html
     assert "A higher score is better" not in html
     assert 'data-check="first" data-state="bad"' in html

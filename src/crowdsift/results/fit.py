@@ -173,6 +173,7 @@ class Fit:
         """Return what `print` shows: convergence, best items, verdicts, warnings, next steps."""
         items, verdicts = self.shown_items, self.worker_table["verdict"]
         names = [*self.context_columns, "item", "score", "lower", "upper", "rank"]
+        names = names if self.summary.get("has_common", True) else names[:-1]  # no ranking
         lines = [repr(self), repr(Table({name: items[name][:_PRINTED] for name in names}))]
         if items.height > _PRINTED:
             lines.append(f"... {items.height} rows")
