@@ -75,11 +75,8 @@ _ROOMS = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _ROOMS.items() for name in names}
 _MODULES = {
-    "datasets": "lab.datasets",
-    "metrics": "numeric.metrics",
-    "models": "models",
-    "plots": "plots",
-}
+    "datasets": "lab.datasets", "metrics": "numeric.metrics", "models": "models", "plots": "plots",
+}  # fmt: skip
 
 __all__ = [
     "BARP", "HBTL", "HTCV", "BoraEM", "BoraMAP", "BradleyTerry", "Comparisons",

@@ -44,10 +44,9 @@ def next_pairs(
     named = () if workers is None or isinstance(workers, str) else list(workers)
     hidden = isinstance(votes, Fit) and votes.summary.get("workers_hidden")
     if hidden and not all(map(is_pseudonym, named)):
-        raise RequestError(
-            "the workers of this fit are hidden, and whoever is named would count as somebody new: "
-            "name them by the pseudonyms of its workers.csv, or use a fit without --hide-workers"
-        )
+        raise RequestError("the workers of this fit are hidden, and whoever is named would count "
+                           "as somebody new: name them by the pseudonyms of its workers.csv, or "
+                           "use a fit without --hide-workers")  # fmt: skip
     selector = Selector(
         votes, items=items, workers=named, islands=islands, goal=goal, columns=columns, seed=seed,
         threads=threads,

@@ -12,24 +12,18 @@ from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
 
 STUDY = Path("study.sqlite")
-ItemsFile = Annotated[
-    str | None, READS,
-    typer.Argument(
-        metavar="[ITEMS]",
-        help="A file with the column item and, as far as judges shall see more than its name, "
-        "text, markdown or image (a file beside it), and prompt if the items are replies to "
-        "prompts. Leave it out to continue a study.",
-    ),
-]  # fmt: skip
+ItemsFile = Annotated[str | None, READS, typer.Argument(
+    metavar="[ITEMS]",
+    help="A file with the column item and, as far as judges shall see more than its name, "
+    "text, markdown or image (a file beside it), and prompt if the items are replies to "
+    "prompts. Leave it out to continue a study.",
+)]  # fmt: skip
 Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]
 Question = Annotated[str | None, typer.Option(help="What judges are asked.")]
-Judges = Annotated[
-    str | None, READS,
-    typer.Option(
-        help="Who may vote: a file with the column worker and optionally capacity (the most "
-        "votes of each). Each gets a link. Without it one link serves all who give a name."
-    ),
-]  # fmt: skip
+Judges = Annotated[str | None, READS, typer.Option(
+    help="Who may vote: a file with the column worker and optionally capacity (the most "
+    "votes of each). Each gets a link. Without it one link serves all who give a name."
+)]  # fmt: skip
 GoalText = Annotated[
     str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")
 ]

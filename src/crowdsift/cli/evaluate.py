@@ -12,12 +12,9 @@ from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 def evaluate(
     votes: opt.Votes,
-    truth: Annotated[
-        str | None, READS,
-        typer.Option(
-            help="File with the columns item and score; without it left-out votes are predicted."
-        ),
-    ] = None,
+    truth: Annotated[str | None, READS, typer.Option(
+        help="File with the columns item and score; without it left-out votes are predicted."
+    )] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
     tune: opt.Tune = False, dimensions: opt.Dimensions = None, format_: opt.FormatName = "auto",
     columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,

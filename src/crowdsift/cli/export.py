@@ -11,30 +11,21 @@ from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
 
-To = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
-        "rejected are added, and all columns speak of these.",
-    ),
-]
-Flip = Annotated[
-    str,
-    typer.Option(
-        help="With --to trl, when chosen is the other item than the vote preferred: never, "
-        "sure (it is better with 95 %), always (it is more probably better)."
-    ),
-]
+To = Annotated[str, typer.Option(
+    "--to",
+    help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
+    "rejected are added, and all columns speak of these.",
+)]  # fmt: skip
+Flip = Annotated[str, typer.Option(
+    help="With --to trl, when chosen is the other item than the vote preferred: never, "
+    "sure (it is better with 95 %), always (it is more probably better)."
+)]  # fmt: skip
 
 
-Head = Annotated[
-    Path | None, Writes(),
-    typer.Option(
-        help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
-        "the folder of the fit, and there is no --out."
-    ),
-]  # fmt: skip
+Head = Annotated[Path | None, Writes(), typer.Option(
+    help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
+    "the folder of the fit, and there is no --out."
+)]  # fmt: skip
 Target = Annotated[
     Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")
 ]

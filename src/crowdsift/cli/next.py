@@ -10,33 +10,24 @@ from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 
-Askable = Annotated[
-    str | None, READS,
-    typer.Option(
-        help="Who may be asked: a file with the column worker and optionally capacity (the "
-        "most questions for each), or all. Without it anyone may answer."
-    ),
-]  # fmt: skip
+Askable = Annotated[str | None, READS, typer.Option(
+    help="Who may be asked: a file with the column worker and optionally capacity (the "
+    "most questions for each), or all. Without it anyone may answer."
+)]  # fmt: skip
 Items = Annotated[
     str | None, READS,
     typer.Option(help="A file with the column item: items that may have no vote yet."),
 ]  # fmt: skip
-KeepIslands = Annotated[
-    bool,
-    typer.Option(
-        "--keep-islands",
-        help="Ask only within groups of items that are compared already; by default groups "
-        "are connected first.",
-    ),
-]
-Reask = Annotated[
-    bool,
-    typer.Option(
-        "--reask",
-        help="Second opinions instead: pairs that were judged, where the order or the worker who "
-        "judged is least certain.",
-    ),
-]
+KeepIslands = Annotated[bool, typer.Option(
+    "--keep-islands",
+    help="Ask only within groups of items that are compared already; by default groups "
+    "are connected first.",
+)]  # fmt: skip
+Reask = Annotated[bool, typer.Option(
+    "--reask",
+    help="Second opinions instead: pairs that were judged, where the order or the worker who "
+    "judged is least certain.",
+)]  # fmt: skip
 
 
 def next_(

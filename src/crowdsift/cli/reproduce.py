@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from crowdsift.paper.runner import Progress
 
 _RUNS = Path("reproduce-output")
-Experiment = Annotated[
-    str,
-    typer.Argument(
-        metavar="EXPERIMENT",
-        help="real, synthetic, spammers or ablations; or results, the page of all of them.",
-    ),
-]
+Experiment = Annotated[str, typer.Argument(
+    metavar="EXPERIMENT",
+    help="real, synthetic, spammers or ablations; or results, the page of all of them.",
+)]  # fmt: skip
 
 
 def reproduce(

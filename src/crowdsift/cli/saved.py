@@ -104,14 +104,11 @@ def report(
         typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
-    refit: Annotated[
-        bool,
-        typer.Option(
-            "--refit",
-            help="Fit twice more, for predictions of left-out votes and for the ranking without "
-            "flagged workers.",
-        ),
-    ] = False,
+    refit: Annotated[bool, typer.Option(
+        "--refit",
+        help="Fit twice more, for predictions of left-out votes and for the ranking without "
+        "flagged workers.",
+    )] = False,
     plots: Annotated[
         Path | None, Writes(lambda: _PLOTS),
         typer.Option(help="Folder for the figures, each as PDF and as SVG, instead of a page."),
@@ -194,23 +191,17 @@ def compare(
             say(f"Written: {path}")
 
 
-Pairs = Annotated[
-    str, READS,
-    typer.Argument(
-        metavar="PAIRS",
-        help="A file with a pair a row: first and second (or left and right, winner and loser, "
-        "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
-        "where the fit has one; or - for standard input. Of a fit with features of items also a "
-        "file with the columns item and those of the features: scores of items without votes.",
-    ),
-]  # fmt: skip
-Unknown = Annotated[
-    str,
-    typer.Option(
-        help="What to do with items and workers without votes. error: refuse them by name. "
-        "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
-    ),
-]
+Pairs = Annotated[str, READS, typer.Argument(
+    metavar="PAIRS",
+    help="A file with a pair a row: first and second (or left and right, winner and loser, "
+    "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
+    "where the fit has one; or - for standard input. Of a fit with features of items also a "
+    "file with the columns item and those of the features: scores of items without votes.",
+)]  # fmt: skip
+Unknown = Annotated[str, typer.Option(
+    help="What to do with items and workers without votes. error: refuse them by name. "
+    "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
+)]  # fmt: skip
 
 
 def predict(

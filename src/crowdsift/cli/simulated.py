@@ -23,13 +23,10 @@ def simulate(
     reliability: Annotated[
         str | None, typer.Option(help="Draw reliabilities from LOW,HIGH, as -1,1.")
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="The model that votes are drawn from: bora-em, bt, rank-centrality, hbtl, htcv, "
-            "crowd-bt, factor-bt or barp."
-        ),
-    ] = "bora-em",
+    model: Annotated[str, typer.Option(
+        help="The model that votes are drawn from: bora-em, bt, rank-centrality, hbtl, htcv, "
+        "crowd-bt, factor-bt or barp."
+    )] = "bora-em",
     like: Annotated[
         str | None, READS,
         typer.Option(help="A file of votes: each worker votes as often as one in it."),

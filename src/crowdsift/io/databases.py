@@ -65,7 +65,7 @@ def file_of(address: str) -> str:
 
 
 class DatabaseSource(FileSource):
-    """The rows that a query gives.
+    """The rows that a query returns.
 
     `address`: as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such
     a file; `query`: one SELECT, in the words of the database; its columns are those of the votes.
@@ -167,7 +167,7 @@ def _spill(
 
 
 def _plain_stream(stream: Any) -> Any:
-    """Batches whose extension types (numeric, json) are as they are stored: text."""
+    """Yield batches with extension types (numeric, json) replaced by their storage type, text."""
     import pyarrow as pa
 
     opaque = [
@@ -216,7 +216,7 @@ def _copy_duckdb(
 
 @contextmanager
 def connected(address: str, *, read_only: bool) -> Iterator[Any]:
-    """A connection to PostgreSQL or SQLite, closed in the end; nothing is committed by itself."""
+    """Open a connection to PostgreSQL or SQLite without automatic commits; close it at the end."""
     postgres = kind_of_database(address) == "postgresql"
     if postgres and not _CLEAR.fullmatch(address):
         raise RequestError(
@@ -264,7 +264,7 @@ def _escaped(path: str) -> str:
 
 
 def _with_timeout(address: str) -> str:
-    """The address with a limit on how long a silent server is waited for, if there is none."""
+    """Return the address with a connection timeout, unless it has one."""
     own = ("connect_timeout=" in address, "service=" in address)
     if any(own) or {"PGCONNECT_TIMEOUT", "PGSERVICE"} & set(os.environ):
         return address
@@ -295,7 +295,7 @@ _COLUMNS = {
 
 
 def require_table(address: Any, name: str) -> None:
-    """Refuse early what no table can be made of."""
+    """Refuse a target to which no table can be written, before any work."""
     if kind_of_database(address) is None:
         raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out "
                            "DIR")  # fmt: skip
@@ -304,7 +304,7 @@ def require_table(address: Any, name: str) -> None:
 
 
 def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str]:
-    """Write Arrow tables as NAME_items and so on; returns what was written."""
+    """Write Arrow tables as NAME_items and so on; return their names."""
     # A table that is there and has these columns gets the new rows instead of the old ones; another
     # one is refused. Either all tables are written or none.
     require_table(address, name)
@@ -381,7 +381,7 @@ def _whole(schema: str, table: str) -> str:
 
 
 def _require_ours(there: list[str], table: Any, name: str, address: str) -> None:
-    """Refuse a table of other columns: it is not one that an earlier fit wrote."""
+    """Refuse an existing table with other columns: no earlier fit wrote it."""
     if there != list(table.column_names):
         raise InputError(
             f"nothing was written: the table {name!r} is there and has other columns "

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MemorySource(ArraySource):
-    """Columns given as arrays, of which a condition in SQL may choose rows."""
+    """Columns given as arrays; a condition in SQL can select rows."""
 
     _kept: NDArray[np.bool_] | None = None
 
@@ -50,7 +50,7 @@ class MemorySource(ArraySource):
 
 
 class MeltedSource(MemorySource):
-    """Rows of another source, each once for every column of answers: winner and worker."""
+    """Rows of another source, repeated for every column of answers (winner and worker)."""
 
     has_blanks = True
 
@@ -81,7 +81,7 @@ class MeltedSource(MemorySource):
             )
 
     def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
-        """See `Source.load`; the condition was met or not when the rows were melted."""
+        """See `Source.load`; the condition was applied when the rows were unpivoted."""
         return super().load(wanted, **cut)
 
     @property
@@ -167,7 +167,7 @@ class FrameSource(Source):
 
 
 def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
-    """The categories of a column of pandas or Arrow, and the place of every row's; -1: none."""
+    """Return the categories of a pandas or Arrow column, and the code of each row; -1 for none."""
     if hasattr(column, "cat"):
         return column.cat.categories.tolist(), column.cat.codes.to_numpy().astype(np.int64)
     column = column.unify_dictionaries()
@@ -184,7 +184,7 @@ def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
 def _of_categories(
     labels: list[Any], places: NDArray[np.int64]
 ) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Those of the labels that some row has, each once, and the codes of rows."""
+    """Return the distinct labels that occur in rows, and the codes of the rows."""
     distinct, of_label = factorize(as_column(labels))
     none = places < 0
     codes = of_label[np.where(none, 0, places)] if labels else np.zeros(len(places), np.uint32)
@@ -197,7 +197,7 @@ def _of_categories(
 
 
 def _refuse_nanoseconds(series: Any) -> None:
-    """Refuse times finer than Python's: they would be cut to microseconds, and labels meet."""
+    """Refuse times finer than microseconds: cutting them would make distinct labels equal."""
     import narwhals.stable.v1 as nw
 
     if not isinstance(series.dtype, nw.Datetime | nw.Duration) or series.dtype.time_unit != "ns":
@@ -243,7 +243,7 @@ def source_of(source: Any) -> Source:
 
 
 def _source_of_list(columns: Sequence[Any]) -> Source:
-    """Take two or three columns; rows would be mistaken for them, and are refused."""
+    """Return a table of two or three columns; refuse what may be rows instead."""
     for row in columns:
         if isinstance(row, tuple | Mapping):
             raise RequestError(
@@ -267,7 +267,7 @@ def _kinds(values: Iterable[Any]) -> str:
 
 
 def _source_of_relation(relation: Any) -> Source:
-    """The columns of a relation; types that NumPy would round come as text and are read here."""
+    """Return the columns of a relation; types that NumPy would round are read as text."""
     names = distinct_names(relation.columns)
     wide = {
         name: _WIDE[kind]
@@ -306,7 +306,7 @@ _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _source_of_arrow(source: Any) -> Source:
-    """Any object that gives an Arrow stream or array, whatever library it is of."""
+    """Return a table of any object with an Arrow stream or array, whatever its library."""
     import duckdb
 
     with duckdb.connect(":memory:") as connection:
@@ -320,7 +320,7 @@ def _source_of_arrow(source: Any) -> Source:
 
 
 def _with_text_names(source: Any) -> Any:
-    """Give a frame names that are text; pandas has columns named 0, or two of the same name."""
+    """Return a frame with text as column names; pandas allows numbers and repeated names."""
     import narwhals.stable.v1.dependencies as known
 
     if known.is_pyarrow_table(source):
@@ -334,7 +334,7 @@ def _with_text_names(source: Any) -> Any:
 
 
 def _without_views(table: Any) -> Any:
-    """An Arrow table whose text has offsets; the newer views are unknown to its functions."""
+    """Return an Arrow table with plain strings; Arrow's functions do not support string views."""
     import pyarrow as pa
 
     plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -437,11 +437,11 @@ class UnfoldedSource(ArraySource):
 
     @property
     def written_names(self) -> tuple[str, ...]:
-        """The columns of the source that `write` writes, but for its own names."""
+        """Return the columns of the source that `write` writes, without those it adds."""
         return self._origin.names if self._in_place else self.names
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """Write the votes and further columns: the source's rows where these are votes."""
+        """Write the votes and further columns; rows of the source if each is a vote."""
         if self._in_place:
             if added.turned is not None:
                 names, pair, turned = added.turned

@@ -192,10 +192,8 @@ def read_votes(
     options = options or ReadOptions()
     if isinstance(votes, Comparisons):
         if changed := options.changed():
-            raise RequestError(
-                f"{', '.join(changed)}: options of reading, and these votes are read already; give "
-                "them to crowdsift.read"
-            )
+            raise RequestError(f"{', '.join(changed)}: options of reading, and these votes are "
+                               "read already; give them to crowdsift.read")  # fmt: skip
         return votes
     if options.memory:
         from crowdsift.io.streamed import streamed_votes
@@ -264,11 +262,9 @@ def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOpti
 def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
     """Hide labels of workers in names of folders; refuse a condition that may hold labels."""
     if column.casefold() in identifiers(options.where):
-        raise RequestError(
-            f"--where (where=) names the column of workers ({column}), and the condition would be "
-            "kept beside the pseudonyms: select the rows before, or hide the workers without this "
-            "condition"
-        )
+        raise RequestError(f"--where (where=) names the column of workers ({column}), and the "
+                           "condition would be kept beside the pseudonyms: select the rows "
+                           "before, or hide the workers without this condition")  # fmt: skip
     table.hide(column, options.hide_workers.pseudonym)
 
 
@@ -411,11 +407,10 @@ def _with_repeats(
         return intake
     source, row = table.place(found.row)
     names = table.names if len(table.names) <= 8 else used
-    note = (
-        f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance explains "
-        f"(the first is row {row:,} of {source}): if votes were uploaded twice, they count twice. "
-        f"--unique {','.join(names)} (unique=) keeps the first of equal rows; without it all count"
-    )
+    note = (f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance "
+            f"explains (the first is row {row:,} of {source}): if votes were uploaded twice, they "
+            f"count twice. --unique {','.join(names)} (unique=) keeps the first of equal rows; "
+            "without it all count")  # fmt: skip
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))
 
 

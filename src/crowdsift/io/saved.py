@@ -38,7 +38,7 @@ _MARK = ".crowdsift-new"  # how the hidden names end
 
 
 class RecordedFolder:
-    """What a record names, to read; nothing else in the folder is looked at.
+    """Read the files that a record names, and no others in the folder.
 
     `record`: what the record holds, without its format, the list of files and the checksum;
     `format`: the number of the layout.
@@ -79,18 +79,18 @@ class RecordedFolder:
 
     @property
     def is_current(self) -> bool:
-        """Whether the record is still the one that was read: nobody saved here since."""
+        """Return whether the record is still the one that was read: nobody has saved here since."""
         try:
             return self._path.read_bytes() == self._text
         except OSError:
             return False
 
     def has(self, name: str) -> bool:
-        """Whether the record names this file, and it has not been deleted."""
+        """Return whether the record names this file and the file exists."""
         return name in self._files and any(map(os.path.lexists, self._candidates(name)))
 
     def read(self, name: str, advice: str = "") -> bytes:
-        """The content of a file; one that is not what the record says is refused, with advice."""
+        """Return the content of a file; refuse it, with advice, if it does not match the record."""
         if name not in self._files:
             raise InputError(f"the saved fit has no {name}", source=str(self.folder))
         size, digest = self._files[name]
@@ -116,7 +116,7 @@ class RecordedFolder:
         return self.folder / name, self.folder / _hidden(name, self._files[name][1])
 
     def settle(self) -> None:
-        """Finish what a killed run had begun: content takes the names that users look for."""
+        """Finish what a killed run began: give content its visible names."""
         for name in self._files:
             visible, hidden = self._candidates(name)
             if hidden.is_file():
@@ -167,7 +167,7 @@ def write_recorded(
 
 
 def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[str]) -> None:
-    """Refuse a folder in which files would be lost that are not ours."""
+    """Refuse a folder in which files of the user would be overwritten."""
     # Without a record nothing in the folder was written by `write_recorded`.
     folder = Path(directory)
     if os.path.lexists(folder / name):
@@ -179,7 +179,7 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
 
 
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
-    """Put in order what a killed run left; return the files of the record that is there."""
+    """Clean up after a killed run; return the files of the current record."""
     known: set[str] = set()
     if (folder / name).exists():
         with suppress(InputError):  # what is no record of ours names nothing
@@ -225,7 +225,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _listed(value: Any) -> dict[str, tuple[int, str]]:
-    """Sizes and checksums by name; only plain names of files in the folder itself."""
+    """Return sizes and checksums by name; refuse names outside the folder."""
     found = {}
     for name, entry in value.items() if isinstance(value, dict) else ():
         fits = isinstance(entry, dict) and set(entry) >= {"bytes", "sha256"}
@@ -268,7 +268,7 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _private_file() -> Iterator[Path]:
-    """Yield a file in memory where the system has these, else one in a temporary folder."""
+    """Yield a file in memory if the system supports it, else one in a temporary folder."""
     # So a full TMPDIR does not keep a finished fit from being saved on another disk.
     handle = -1
     if sys.platform == "linux":
@@ -287,7 +287,7 @@ def _private_file() -> Iterator[Path]:
 
 
 def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return what DuckDB answers, by column; `columns` is a table that the query may name."""
+    """Return DuckDB's answer by column; the query may use the table `columns`."""
     with _database(os.getpid()).cursor() as connection:
         if columns:
             connection.register("columns", dict(columns))
@@ -298,7 +298,7 @@ def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 @cache
 def _database(process: int) -> Any:
-    """The database of a process, one made before a fork not: starting one is 20 ms of work."""
+    """Return the database of this process, made once (20 ms) and again after a fork."""
     import duckdb
 
     database = duckdb.connect(":memory:", config={"threads": "1"})

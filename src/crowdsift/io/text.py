@@ -58,7 +58,7 @@ _UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # codes that Windows-1252 does not 
 
 @dataclass(frozen=True)
 class Header:
-    """The first record of a delimited file: the names, what parts them, blank lines before."""
+    """The header of a delimited file: names, delimiter, and the number of blank lines before."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -66,7 +66,7 @@ class Header:
 
 
 def copy_stream(path: str, out: IO[bytes], source: str) -> None:
-    """Copy what comes through a pipe, '-' being standard input, to a file."""
+    """Copy the content of a pipe, or of standard input for '-', to a file."""
     if path == "-":
         if sys.stdin is None or getattr(sys.stdin, "closed", False):
             raise InputError("standard input is closed; give a file, or a pipe", source=source)
@@ -77,7 +77,7 @@ def copy_stream(path: str, out: IO[bytes], source: str) -> None:
 
 
 def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
-    """Say what a file is, 'csv', 'json' or 'parquet', and whether it is gzipped."""
+    """Return the kind of a file, 'csv', 'json' or 'parquet', and whether it is gzipped."""
     # The content decides; the file's name only between CSV and JSON.
     with opened(path, False, source) as stream:
         head = stream.read(4)
@@ -105,7 +105,7 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 
 
 def guess_encoding(path: str, zipped: bool, source: str) -> tuple[str, str]:
-    """Return the encoding of a text file, "utf-8" or "cp1252", and letters that it decodes."""
+    """Return the encoding of a text file, "utf-8" or "cp1252", and examples of decoded letters."""
     # Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western
     # languages, and none of the text is valid UTF-8 beyond ASCII. Other files are left to be read
     # as UTF-8, which fails with the place of the first fault.
@@ -154,7 +154,7 @@ def recode(path: str, source: str, encoding: str, target: str) -> None:
 
 
 def _refuse_cut(path: str, zipped: bool, source: str) -> None:
-    """Raise if a JSON list does not end, which DuckDB reads as if it did."""
+    """Raise an error if a JSON list is not closed; DuckDB would read it without an error."""
     end = b""
     with opened(path, zipped, source) as stream:
         if not zipped:
@@ -186,7 +186,7 @@ def _refuse_binary(head: bytes, source: str) -> None:
 
 
 def _refuse_encoding(text: str, source: str, row: int | None) -> None:
-    """Raise if `text`, decoded with 'surrogateescape', was not UTF-8."""
+    """Raise an error if `text`, decoded with 'surrogateescape', was not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -212,13 +212,13 @@ def _first_record(text: str) -> tuple[str, int, bool]:
 
 
 def _delimiter(record: str) -> str:
-    """Take the most frequent delimiter outside quotes; the earlier of _DELIMITERS on a draw."""
+    """Return the most frequent delimiter outside quotes; the first of _DELIMITERS if tied."""
     outside = "".join(record.split('"')[::2])
     return max(_DELIMITERS, key=outside.count)
 
 
 def read_header(path: str, zipped: bool, source: str) -> Header:
-    """Read the header of a delimited file; names without surrounding blanks, none twice."""
+    """Read the header of a delimited file; strip names and refuse repeated ones."""
     size, record, skip, ended = _HEAD, "", 0, False
     while not ended:
         with opened(path, zipped, source) as stream:
@@ -275,7 +275,7 @@ def _cut(name: str) -> str:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Fields of any length meanwhile."""
+    """Accept fields of any length inside the block."""
     with _limits:
         before = csv.field_size_limit(2**31 - 1)
         try:
@@ -312,7 +312,7 @@ def repair(
 def _checked_records(
     text: IO[str], header: Header, source: str, broken: dict[int, str] | None
 ) -> Iterator[list[str]]:
-    """Yield the records after the header; those that are none are refused, or noted in `broken`."""
+    """Yield the records after the header; refuse broken ones, or list them in `broken`."""
     width, row = len(header.names), -1
     lines = _bare_quotes(text, header.delimiter)
     records = csv.reader(lines, delimiter=header.delimiter, strict=broken is None)
@@ -399,7 +399,7 @@ _BLANK = b" \r\x0b\x0c"  # a tab may part fields
 
 @contextmanager
 def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
-    """Open the file's bytes, unpacked; what can go wrong on the way is an `InputError`."""
+    """Open the unpacked bytes of a file; raise `InputError` if that fails."""
     try:
         with open(path, "rb") as raw:
             yield gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[misc]
@@ -430,7 +430,7 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
 
 
 class _Counter:
-    """Counts records chunk by chunk; `tail` is the line that no break has ended yet."""
+    """Count records chunk by chunk; `tail` is the last line, not yet ended by a line break."""
 
     def __init__(self, quotes: bool) -> None:
         self._quotes, self._inside, self._count = quotes, False, 0
@@ -469,7 +469,7 @@ class _Counter:
         self._content = bool(tail.strip(_BLANK))
 
     def _blank_lines(self, middle: bytes) -> int:
-        """How many of the lines hold nothing; quick where few begin with a blank."""
+        """Return the number of empty lines; fast if few lines begin with a blank."""
         codes = np.frombuffer(middle, np.uint8)
         ends = np.flatnonzero(codes == ord(self._break))
         starts = np.concatenate([[0], ends + 1])

@@ -34,15 +34,11 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
     """Refuse more dimensions than the comparisons of the votes can carry, or than an engine can."""
     most = max(_most(engine), 1)
     if count > most:
-        raise RequestError(
-            f"sift cannot tell {count} dimensions apart by these votes: at most {most}; "
-            f"--dimensions {most} (dimensions={most}) or auto"
-        )
+        raise RequestError(f"sift cannot tell {count} dimensions apart by these votes: at most "
+                           f"{most}; --dimensions {most} (dimensions={most}) or auto")  # fmt: skip
     if count > 1 and engine.dimensions is None:
-        raise RequestError(
-            "sift with several dimensions runs on engine 'cpu', 'sharded' or 'dask'; "
-            "choose one of these, or --dimensions 1"
-        )
+        raise RequestError("sift with several dimensions runs on engine 'cpu', 'sharded' or "
+                           "'dask'; choose one of these, or --dimensions 1")  # fmt: skip
 
 
 def _most(engine: Engine) -> int:
@@ -211,12 +207,10 @@ def _basis(state: State, direction: Vector) -> Vector:
 def _score_covariance(
     found: DimensionEstimate, setting: Setting, state: State, engine: Engine
 ) -> Vector:
-    """The covariance of the scores, with what weights and the direction leave open.
-
-    Variational Bayes takes weights as known. Here they are eliminated from the joint curvature,
-    and the direction of the score is uncertain. Scores have unit size, so that their common scale
-    is not uncertain. Where that takes too long it is left out.
-    """
+    """The covariance of the scores, with what weights and the direction leave open."""
+    # Variational Bayes takes weights as known. Here they are eliminated from the joint curvature,
+    # and the direction of the score is uncertain. Scores have unit size, so that their common scale
+    # is not uncertain. Where that takes too long it is left out.
     facts, (K, D) = engine.facts, state.positions.shape
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     touched = np.minimum(2.0 * facts.loads, K) * D
