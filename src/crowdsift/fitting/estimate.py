@@ -149,8 +149,10 @@ def _with_grades(
         gap = found.scores[first] - found.scores[second]
         beta, error = slope[worker] - found.workers.random_level, spread[worker] ** 2
         variance = beta**2 * variance + gap**2 * error + variance * error
-        cuts, sd = fit_cuts(Graded(sign * beta * gap, level, weight, variance), cuts)
-        eta, won = sign * beta * gap, np.append(side > 0, gap[n:] * beta[n:] > 0)
+        lean = found.workers.side_bias
+        own = beta * gap + (0.0 if lean is None else np.nan_to_num(lean)[worker])
+        eta, won = sign * own, np.append(side > 0, own[n:] > 0)
+        cuts, sd = fit_cuts(Graded(eta, level, weight, variance), cuts)
         win, loss = grade_weights(eta, level, cuts, weight)
         pairs = tuple(np.concatenate([x, x, x[n:]]) for x in (first, second, worker))
         outcome = np.concatenate([won, ~won, np.full(len(level) - n, 0.5)])
