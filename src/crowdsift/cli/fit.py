@@ -15,6 +15,7 @@ from crowdsift.cli.options import (
     MissingFeatures,
     anchors,
     hyper_parameters,
+    trusted_panel,
 )
 from crowdsift.cli.reading import read_for_fit, read_options
 from crowdsift.cli.terminal import (
@@ -47,24 +48,24 @@ def fit(
     features: opt.OldFeatures = None, classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
-    pooling: opt.Pooling = None, out: opt.OutFolder = None, report: opt.ReportFile = None,
-    table: opt.TableFile = None, scale: opt.Scale = "standard", anchor: opt.Anchors = None,
-    level: opt.Level = 0.9, dependent_by: opt.DependentBy = None, time: opt.TimeColumn = None,
-    robustness: opt.Robustness = False, statistics: opt.Statistics = False,
-    mturk_review: opt.MturkReview = None, excel_safe: opt.ExcelSafe = None,
-    as_json: opt.AsJson = False, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
-    hide_workers: opt.HideWorkers = False, hide_key: opt.HideKey = None,
-    partitions: opt.Partitions = False, worker_from_path: opt.WorkerFromPath = None,
-    worker_columns: opt.WorkerColumns = None, style_control: opt.StyleControl = False,
-    query: opt.Query = None, to_table: opt.ToTable = None, start: opt.Start = None,
-    checkpoint: opt.Checkpoint = None, engine: opt.EngineName = "auto", device: opt.Device = None,
-    scheduler: opt.Scheduler = None, shards: opt.Shards = None, memory: opt.Memory = None,
-    decimal_comma: opt.DecimalComma = False, threads: opt.Threads = None, seed: opt.Seed = 0,
-    quiet: opt.Quiet = False) -> None:  # fmt: skip
+    pooling: opt.Pooling = None, trusted: opt.Trusted = None, out: opt.OutFolder = None,
+    report: opt.ReportFile = None, table: opt.TableFile = None, scale: opt.Scale = "standard",
+    anchor: opt.Anchors = None, level: opt.Level = 0.9, dependent_by: opt.DependentBy = None,
+    time: opt.TimeColumn = None, robustness: opt.Robustness = False,
+    statistics: opt.Statistics = False, mturk_review: opt.MturkReview = None,
+    excel_safe: opt.ExcelSafe = None, as_json: opt.AsJson = False, sides: opt.Sides = None,
+    no_workers: opt.NoWorkers = False, hide_workers: opt.HideWorkers = False,
+    hide_key: opt.HideKey = None, partitions: opt.Partitions = False, query: opt.Query = None,
+    worker_from_path: opt.WorkerFromPath = None, worker_columns: opt.WorkerColumns = None,
+    style_control: opt.StyleControl = False, to_table: opt.ToTable = None,
+    start: opt.Start = None, checkpoint: opt.Checkpoint = None, engine: opt.EngineName = "auto",
+    device: opt.Device = None, scheduler: opt.Scheduler = None, shards: opt.Shards = None,
+    memory: opt.Memory = None, decimal_comma: opt.DecimalComma = False,
+    threads: opt.Threads = None, seed: opt.Seed = 0, quiet: opt.Quiet = False) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
 
-    given = hyper_parameters(settings or [])
+    given, panel = hyper_parameters(settings or []), trusted_panel(trusted)
     model = _named_model(method, given, dimensions, pooling, bool(by))
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
@@ -79,26 +80,26 @@ def fit(
     needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(
-            votes, options, dependent_by, time, (engine, resources), quiet=quiet,
-            needs_rows=needs_rows, batch=mturk_review is not None)  # fmt: skip
+            votes, options, dependent_by or next(iter(panel or [None])), time, quiet=quiet,
+            engine=(engine, resources), needs_rows=needs_rows, batch=bool(mturk_review),
+        )  # fmt: skip
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
-    showing = fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet)
-    with log_to_stderr(quiet), showing as progress:
+    title = f"Fitting {chosen.name}"
+    with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
             tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
             level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads,
             engine_options=resources, seed=seed, progress=progress, memory=memory or "",
-        )  # fmt: skip
+            trusted=panel)  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)
     _write_review(result, rows, mturk_review, steps)
     _write_files(result, steps, report, table)
-    _write_tables(result, steps, votes, to_table)
-    _show(result, steps, as_json)
+    _show(_write_tables(result, steps, votes, to_table), steps, as_json)
 
 
 class _Steps:
@@ -208,7 +209,7 @@ def _write_folders(
     if out is not None:
         with steps.step("--out"):
             result.save(out)
-            tables = ("items", "workers", "decisions", "overall", "coefficients")
+            tables = ("items", "workers", "decisions", "overall", "coefficients", "panel_bias")
             there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
             steps.written.append(f"{out}/{', '.join([*there, 'summary.json'])}")
     if excel_safe is not None:
@@ -254,10 +255,10 @@ def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path 
             steps.written.append(str(table))
 
 
-def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) -> None:
-    """Write tables into the database that the votes came from."""
+def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) -> "Fit":
+    """Write tables into the database that the votes came from; return the fit."""
     if name is None:
-        return
+        return result
     from crowdsift.io import write_tables
 
     with steps.step("--to-table"):
@@ -267,6 +268,7 @@ def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) ->
         if result.overall_ranking is not None:
             tables["overall"] = result.overall_ranking.shown_items.to_arrow()
         steps.written += [f"the table {each}" for each in write_tables(votes, name, tables)]
+    return result
 
 
 def _show(result: "Fit", steps: _Steps, as_json: bool) -> None:

@@ -313,6 +313,14 @@ Pooling = Annotated[
         "by as much as the votes imply; none; or complete, as if they were one."
     ),
 ]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="The panel whose ranking is wanted, as panel=human; repeat for several values. Votes "
+        "of other panels, such as LLM judges, count as far as their biases allow (sift).",
+    ),
+]
 Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]
@@ -533,3 +541,16 @@ MissingFeatures = Annotated[
 GoalText = Annotated[
     str, typer.Option("--goal", help="What is to be found: first, top-K (as top-3) or ranking.")
 ]
+
+
+def trusted_panel(given: list[str] | None) -> dict[str, list[str]] | None:
+    """Return the column and values of --trusted; refuse several columns."""
+    if not given:
+        return None
+    pairs = [each.partition("=") for each in given]
+    columns = {column for column, _, _ in pairs}
+    if len(columns) != 1 or not all(all(pair) for pair in pairs):
+        raise RequestError(
+            f"--trusted takes COLUMN=VALUE, as panel=human, of one column, not {', '.join(given)}"
+        )
+    return {columns.pop(): [value for _, _, value in pairs]}

@@ -27,8 +27,10 @@ from crowdsift.fitting.rows import (
     read_rows,
     refuse_unused,
     refuse_votes,
+    trusted_values,
     votes_for_fit,
     with_pooling,
+    with_trusted,
 )
 from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
@@ -80,7 +82,7 @@ def fit(
     check_gold: bool = True, tune: bool = False, dimensions: int | str | None = None,
     scale: str = "standard", anchor: Mapping[Any, float] | None = None, level: float = LEVEL,
     dependent_by: str | VoteRows | None = None, time_column: str | None = None,
-    overall: bool = True, pooling: str | None = None,
+    overall: bool = True, pooling: str | None = None, trusted: Mapping[str, Any] | None = None,
     engine: str = "auto", engine_options: Mapping[str, Any] | None = None,
     threads: int | None = None, seed: int = 0, progress: Progress | None = None,
     **reading: Any,
@@ -127,6 +129,9 @@ def fit(
     pooling
         How contexts (`by`) that share items learn from each other in sift: "auto" by as much as the
         votes imply, "none" not at all, "complete" as if they were one context.
+    trusted
+        The column and the value, or values, of the panel whose ranking is wanted, as
+        {"panel": "human"}; votes of other panels count as far as their biases allow (sift).
     engine
         Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
         `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
@@ -161,7 +166,9 @@ def fit(
     resources = Resources(engine, given, threads)
     start, kept = _opened_start(start, gold)
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
-    read, rows = votes_for_fit(votes, options, dependent_by, time_column, resources, needs_rows)
+    groups = dependent_by or trusted_values(trusted)[0] or None
+    read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
+    read, rows = with_trusted(model, read, rows, trusted)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
@@ -173,7 +180,8 @@ def fit(
         model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
-    refuse_votes(model, comparisons, dependent=dependent_by is not None and gold is None)
+    dependent = rows is not None and rows.group is not None and gold is None
+    refuse_votes(model, comparisons, dependent=dependent)
     known = read_gold(gold, comparisons, kept)
     started = time.perf_counter()
     if tune and model.tuned:

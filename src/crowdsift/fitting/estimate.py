@@ -62,6 +62,7 @@ class OpenVotes(NamedTuple):
     gold: Gold | None
     engine: Engine
     choice: Choice
+    resources: Resources
     cuts: Mapping[str, float] = {}  # cut points of graded answers, for the summary
 
 
@@ -90,7 +91,7 @@ def open_votes(
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(name, prepared, threads, model.needs, options) as engine,
     ):
-        yield OpenVotes(model, votes, prepared, gold, engine, choice, cuts)
+        yield OpenVotes(model, votes, prepared, gold, engine, choice, resources, cuts)
 
 
 def _reweighted(
@@ -199,6 +200,14 @@ def estimate_model(
     """
     model, engine = opened.model, opened.engine
     votes = opened.votes if opened.votes.features is None else opened.prepared
+    if votes.panels is not None:  # from the beginning: nothing is kept to start from
+        from crowdsift.votes.panels import in_panels
+
+        model.refuse_votes(votes)
+        name, options, threads = opened.resources
+        panels = in_panels(opened.prepared)
+        with opened_engine(name, panels.votes, threads, model.needs, options) as by_judge:
+            return model.estimate_trusted(by_judge, panels, engine, progress)
     if start is None:
         return model.estimate_votes(engine, votes, progress)
     if votes.features is not None and model.takes_covariates:

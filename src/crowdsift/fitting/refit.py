@@ -11,6 +11,7 @@ from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.fitting import fit, with_notes, without_warnings
 from crowdsift.fitting.estimate import Resources, estimate_model, open_votes
+from crowdsift.fitting.rows import read_rows
 from crowdsift.fitting.start import kept_gold, starting_point
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import read_gold
@@ -76,7 +77,33 @@ def read_new(
         )
     if not again:
         refuse_repeated(earlier, new)
-    return new
+    return new if old.panels is None else _with_known_panels(new, votes, old, options, threads)
+
+
+def _with_known_panels(
+    new: Comparisons, votes: Any, old: Comparisons, options: Mapping[str, Any], threads: int | None
+) -> Comparisons:
+    """Return new votes with the panel of every worker, known or in the column of panels."""
+    panels = old.panels
+    assert panels is not None
+    of = {} if new.panels is None else dict(new.panels.of)
+    if not isinstance(votes, Comparisons):
+        read, rows = read_rows(votes, ReadOptions.of(options, threads), group=panels.column)
+        assert rows.group is not None
+        known = zip(rows.worker.tolist(), rows.group.tolist(), strict=True)
+        of = {read.workers[who]: rows.group_labels[panel] for who, panel in set(known)}
+    for who in new.workers:
+        if who not in of and who not in panels.of:
+            raise RequestError(
+                f"worker {who!r} has no {panels.column}, and the fit trusts "
+                f"{panels.column}={' or '.join(panels.trusted)}; give votes with that column"
+            )
+        if of.get(who, panels.of.get(who)) != panels.of.get(who, of.get(who)):
+            raise RequestError(
+                f"worker {who!r} was of {panels.column}={panels.of[who]} and now is of "
+                f"{panels.column}={of[who]}; a judge belongs to one panel"
+            )
+    return replace(new, panels=panels._replace(of=of))
 
 
 def _required_votes(earlier: Fit) -> Comparisons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from math import isfinite
@@ -17,6 +18,7 @@ from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import without_contexts
+from crowdsift.votes.panels import with_panels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +48,7 @@ class VoteRows(NamedTuple):
     grouped_by: str = ""
     time: Vector | None = None
     batch: Batch | None = None
+    group_labels: tuple[str, ...] = ()
 
 
 def read_rows(
@@ -78,7 +81,7 @@ def read_rows(
     from crowdsift.io.formats.platforms import read_batch
 
     with coded_votes(votes, options, every_column=True, grouped=group is not None) as coded:
-        groups = None if group is None else _labels(coded, group, "group")[1]
+        names, groups = (None, None) if group is None else _labels(coded, group, "group")
         moments = None
         if time is not None:
             labels, codes = _labels(coded, time, "time")
@@ -91,6 +94,7 @@ def read_rows(
             ones if coded.weight is None else coded.weight.astype(np.float64),
             np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
             groups, group or "", moments, read_batch(coded.table.all_rows) if batch else None,
+            () if names is None else tuple(map(str, names)),
         )  # fmt: skip
         return coded.comparisons(thread_count(options.threads)), rows
 
@@ -226,6 +230,48 @@ def refuse_unused(
         raise RequestError(
             f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away"
         )
+
+
+def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the column and the values of a trusted panel, as {"panel": "human"}.
+
+    Examples
+    --------
+    >>> trusted_values({"panel": ["human", "expert"]})
+    ('panel', ('human', 'expert'))
+    """
+    if trusted is None:
+        return "", ()
+    if not isinstance(trusted, Mapping) or len(trusted) != 1:
+        raise RequestError(
+            "trusted (--trusted) names one column and its trusted values, as "
+            f"{{'panel': 'human'}} (--trusted panel=human), not {trusted!r:.80}"
+        )
+    ((column, given),) = trusted.items()
+    values = given if isinstance(given, list | tuple) else (given,)
+    return str(column), tuple(map(str, values))
+
+
+def with_trusted(
+    model: Model, votes: Comparisons, rows: VoteRows | None, trusted: Any
+) -> tuple[Comparisons, VoteRows | None]:
+    """Return votes that know their panels, and the rows without these; refuse other methods."""
+    column, values = trusted_values(trusted)
+    if column and not isinstance(model, Sift):
+        raise RequestError(
+            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or "
+            "leave the option away"
+        )
+    if not column or rows is None or rows.group is None:
+        return votes, rows
+    if rows.grouped_by != column:
+        raise RequestError(
+            "sift takes trusted votes (--trusted) or votes that depend on each other "
+            "(--dependent-by), not both at once yet; leave one of the two away"
+        )
+    found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
+    kept = None if rows.time is None else rows._replace(group=None, grouped_by="")
+    return found, kept
 
 
 def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model:

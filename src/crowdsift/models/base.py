@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
+    from crowdsift.votes.panels import PanelVotes
 
 # With the records of engines and solvers that an estimate consists of: `results` imports neither.
 __all__ = ["ContextPoints", "Estimate", "Model", "SavedSites", "SignSupport", "Start",
@@ -118,13 +119,14 @@ def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSuppor
     >>> found.positive, found.negative, round(found.probability, 2)
     (2.0, 0.0, 0.95)
     """
-    zone = _ZONE * min(_weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
+    zone = _ZONE * min(weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
     if zone == 0.0:
         return SignSupport(0.0, 0.0, len(beta))
     return SignSupport(float((1.0 - below(zone)).sum()), float(below(-zone).sum()), len(beta))
 
 
-def _weighted_median(values: Vector, weights: Vector) -> float:
+def weighted_median(values: Vector, weights: Vector) -> float:
+    """Return the value below which half of the weight lies; 0 without weight."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     if not len(values) or not reached[-1] > 0.0:
@@ -181,6 +183,21 @@ class WorkerEstimate:
         return sign_support(beta, below, votes)
 
 
+class PanelEstimate(NamedTuple):
+    """Draws of the biases of panels (draw, panel, item) and of their sizes, in logits.
+
+    `votes` is the number of trusted votes, `worth` how many of them all others are worth, and
+    `information` what one trusted vote adds to the precision of a difference of scores.
+    """
+
+    names: tuple[str, ...]
+    bias: Vector
+    deviation: Vector
+    votes: float
+    worth: float
+    information: float
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
@@ -213,6 +230,7 @@ class Estimate:
     dimensions: DimensionEstimate | None = None  # where there are more than one
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
     common: Estimate | None = None  # of items whatever their context, where contexts are pooled
+    panels: PanelEstimate | None = None  # where a panel of judges is trusted
 
     def __post_init__(self) -> None:
         self.rule.iterate = None  # what it is made of holds the engine, and all its votes
@@ -318,6 +336,12 @@ class Model(ABC):
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:  # noqa: B027
         """Refuse votes whose terms the model cannot combine; `dependent` ones have groups."""
+
+    def estimate_trusted(
+        self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
+    ) -> Estimate:
+        """Estimate the scores of a trusted panel, `engine` holding votes by panel and judge."""
+        raise RequestError(f"{self.name} has no trusted votes; sift has")
 
     def boards(self, votes: Comparisons) -> Boards | None:
         """Return the contexts of votes where the model lets them learn from each other."""

@@ -29,9 +29,11 @@ from crowdsift.models.sift_estimate import (
     with_board_estimate,
     with_covariate_estimate,
     with_group_estimate,
+    with_trusted_estimate,
     worker_posteriors,
 )
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.solvers.ep.panels import MAX_PANEL_ITEMS
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings, WarmStart
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.outcomes import Outcomes
+    from crowdsift.votes.panels import PanelVotes
 
 _BYTES_OF_SIDES = 40  # a comparison
 _BYTES_A_TYPE = 90  # of a worker in a context
@@ -195,6 +198,18 @@ class Sift(Model):
             "dimensions": self._asked > 1,
         }
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
+        if votes.panels is not None:
+            asked["contexts"] = bool(votes.by)
+            for name in (name for name, is_asked in asked.items() if is_asked):
+                raise RequestError(
+                    f"sift takes trusted votes (--trusted) or {name}, not both at once yet; leave "
+                    "one of the two away"
+                )
+            if votes.n_items > MAX_PANEL_ITEMS:
+                raise RequestError(
+                    f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, here are "
+                    f"{votes.n_items:,}; fit the trusted votes alone, or a part of the items"
+                )
         most = max(min(votes.n_items - 1, votes.n_workers), 1)
         if isinstance(self.dimensions, int) and self.dimensions > most:
             raise RequestError(
@@ -234,6 +249,15 @@ class Sift(Model):
             if alone.evidence[-1] > run.evidence[-1]:
                 return self._with_dimensions(self._estimate(alone, engine), engine)
         return self._estimate(run, engine, boards=boards)
+
+    def estimate_trusted(
+        self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
+    ) -> Estimate:
+        """Expectation propagation by panel and judge, then the trusted panel given all others."""
+        boards = Boards(panels.item, panels.board, whole.facts.n_items)
+        settings = replace(self._settings(engine, boards), contexts=False, pair_effect=False)
+        run = propagate(engine, power_grid(self.grid_points), settings, progress)
+        return self._estimate(run, engine, trusted=(panels, whole))
 
     def boards(self, votes: Comparisons) -> Boards | None:
         """Return the contexts of votes as boards; None where they are not to be pooled.
@@ -377,6 +401,7 @@ class Sift(Model):
         ungrouped: tuple[Engine, Estimate] | None = None,
         covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
         boards: Boards | None = None,
+        trusted: tuple[PanelVotes, Engine] | None = None,
     ) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign.
 
@@ -397,6 +422,8 @@ class Sift(Model):
             estimate = with_covariate_estimate(estimate, *covariates)
         if boards is not None:
             estimate = with_board_estimate(estimate, run, engine, boards, size)
+        if trusted is not None:
+            return with_trusted_estimate(self, estimate, run, *trusted, size)
         return self._signed(estimate, engine)
 
     def _signed(self, estimate: Estimate, engine: Engine) -> Estimate:

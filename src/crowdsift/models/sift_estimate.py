@@ -10,12 +10,19 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, WorkerEstimate
+from crowdsift.models.base import (
+    Estimate,
+    PanelEstimate,
+    WorkerEstimate,
+    mirror,
+    weighted_median,
+)
 from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
+from crowdsift.solvers.ep.panels import panel_posterior
 from crowdsift.solvers.ep.search import null_evidence
 from crowdsift.solvers.ep.summaries import chosen_types, summarise, typical_reliability
 from crowdsift.solvers.ep.terms.boards import BoardPrior
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors, TypePosteriors, WorkerTypes
-    from crowdsift.models.base import Estimate
+    from crowdsift.models.base import Estimate, Model
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.solvers.ep.summaries import TypeSummary
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
+    from crowdsift.votes.panels import PanelVotes
 
 FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
@@ -228,6 +236,44 @@ def with_board_estimate(
     )  # fmt: skip
     return replace(estimate, score_sd=sd, precision=precision, component=nodes, details=details,
                    sites=None, common=common)  # fmt: skip
+
+
+def with_trusted_estimate(
+    model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine,
+    size: float,
+) -> Estimate:  # fmt: skip
+    """The estimate of a run by panel and judge, as one of the scores of the trusted panel.
+
+    The trusted workers decide the sign, and their typical reliability is the unit of biases.
+    """
+    K, boards = whole.facts.n_items, len(panels.panel) + 1
+    L, b = np.zeros((boards, K, K)), np.zeros((boards, K))
+    low, high, weight = run.system.laplacian.pairs()
+    at, i, j = panels.board[low], panels.item[low], panels.item[high]
+    for one, two, value in ((i, j, -weight), (j, i, -weight), (i, i, weight), (j, j, weight)):
+        np.add.at(L, (at, one, two), value)
+    np.add.at(b, (panels.board, panels.item), run.system.rhs)
+    found = panel_posterior(L, b, panels.panel)
+    trusted = panels.trusted[: len(whole.facts.loads)]
+    loads, reliability = whole.facts.loads[trusted], estimate.workers.reliability
+    assert reliability is not None
+    beta = weighted_median(reliability[: len(trusted)][trusted], loads)
+    component, votes = whole.facts.component, float(loads.sum())
+    sd, precision = _centred([(own, found.covariance[np.ix_(own, own)])
+                              for own in _by_component(component)], component, size)  # fmt: skip
+    per_vote = float(np.trace(L[0])) / max(votes, 1.0)
+    gain = (K - 1) * (1.0 / np.trace(found.covariance) - 1.0 / np.trace(found.alone))
+    about = PanelEstimate(
+        panels.names, found.bias * beta / size, found.deviation * abs(beta) / size, votes,
+        max(gain * (K - 1) / per_vote, 0.0), 0.5 * per_vote * size**2,
+    )  # fmt: skip
+    scores = found.mean / size
+    done = replace(
+        estimate, scores=scores, score_sd=sd, precision=precision, component=component,
+        log_likelihood=_log_likelihood(estimate, whole, scores), population=None, sites=None,
+        panels=about,
+    )  # fmt: skip
+    return mirror(model, done) if beta < 0.0 else done
 
 
 def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:

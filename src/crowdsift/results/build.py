@@ -22,6 +22,7 @@ from crowdsift.numeric.distributions import (
 )
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
+from crowdsift.results.panels import panel_table
 from crowdsift.results.ranking import rank_limits, ranks, table_order
 from crowdsift.results.sign import votes_on_gold
 from crowdsift.results.summary import diagnose, gold_to_check, separation_of, summary
@@ -93,6 +94,7 @@ class FitBuilder:
             parameters=self.model.parameters(), trace=tuple(estimate.trace),
             diagnostics=tuple(found), backend=votes.backend, population=estimate.population,
             features=estimate.features, coefficients=coefficient_table(self), sites=_sites(self),
+            panel_biases=panel_table(self),
             votes=votes if votes.elsewhere is None else None,
             gold=None if self.known is None else self.known.labels(votes.items),
             posterior=Posterior(
@@ -152,7 +154,8 @@ class FitBuilder:
     @cached_property
     def stated_sign(self) -> SignSupport | None:
         """Return the workers' support of the sign where they alone settle it; else None."""
-        free = self.model.free_sign and self.known is None and self.estimate.scores.any()
+        known = self.known is not None or self.votes.panels is not None  # trusted workers decide
+        free = self.model.free_sign and not known and self.estimate.scores.any()
         return self.sign if free else None
 
     @cached_property
@@ -259,6 +262,8 @@ def worker_table(fitted: FitBuilder) -> Table:
         extra["left_share"] = left_share
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = fitted.tie_rates[0]
+    if m and votes.panels is not None:
+        extra["panel"] = votes.panels.names(votes)
     if m and fitted.known is not None and votes.elsewhere is None:
         number, share = votes_on_gold(votes, fitted.known)
         extra |= {"gold_votes": whole(number), "gold_agreement": share}

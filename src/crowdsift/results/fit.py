@@ -150,6 +150,7 @@ class Fit:
     features: FeatureEstimate | None = None  # what features of items say of their scores
     overall_ranking: Fit | None = None  # of items over all contexts
     coefficients: Table | None = None  # of workers, for covariates of votes
+    panel_biases: Table | None = None  # of items, for panels beside a trusted one
     gold: GoldLabels | None = None  # the pairs of known order that the fit was given
     folder: str = ""  # from which the fit was loaded
     resources: Mapping[str, Any] = field(default_factory=dict)  # engine and options, for refits
@@ -246,6 +247,11 @@ class Fit:
         """The items over all contexts, on the same scale; None where there is no such ranking."""
         whole = self.overall_ranking
         return None if whole is None else self._native(whole.shown_items)
+
+    @property
+    def panel_bias(self) -> Any:
+        """The bias of every panel for every item, in logits; None without a trusted panel."""
+        return None if self.panel_biases is None else self._native(self.panel_biases)
 
     @property
     def workers(self) -> Any:

@@ -125,6 +125,7 @@ def _votes(
         choices=None if votes.choices is None else votes.choices.recoded(workers=code),
         grades=None if votes.grades is None else votes.grades._replace(
             worker=code[votes.grades.worker]),
+        panels=votes.panels and votes.panels.renamed(votes.workers, names[code]),
     )  # fmt: skip
 
 

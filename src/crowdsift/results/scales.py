@@ -90,6 +90,8 @@ def typical_reliability(fit: Fit) -> float:
         return float(fit.summary["typical_reliability"])  # of a ranking without its workers
     reliability = table["reliability"].astype(np.float64)
     known = np.isfinite(reliability)
+    if trusted := fit.summary.get("trusted"):  # the scale is that of the trusted panel
+        known &= np.isin(table["panel"], trusted["values"])
     if not known.any():
         return float("nan")
     order = np.argsort(reliability[known], kind="stable")

@@ -48,6 +48,7 @@ from crowdsift.results.feature_table import (
     weight_table,
 )
 from crowdsift.results.fit import Fit, Posterior, ranking_of
+from crowdsift.results.panels import PANEL_BIAS
 from crowdsift.results.reasons import decisions, with_reasons
 from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
@@ -61,6 +62,7 @@ from crowdsift.votes.labels import (
     match_labels,
     merge,
 )
+from crowdsift.votes.panels import Panels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +87,7 @@ _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
     _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES, FEATURES,
-    FEATURE_WEIGHTS, COEFFICIENTS, *KEPT,
+    FEATURE_WEIGHTS, COEFFICIENTS, PANEL_BIAS, *KEPT,
 )  # fmt: skip
 FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
 _TRIES = 5  # to read a folder into which another run saves
@@ -101,7 +103,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict", "suggestion", "flag", "covariate", _REASON}
+_TEXT_COLUMNS = {"panel", "verdict", "suggestion", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
@@ -136,6 +138,8 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
         files[FEATURES] = features_bytes(fit.features)
     if fit.coefficients is not None:
         files[COEFFICIENTS] = fit.coefficients.to_csv().encode()
+    if fit.panel_biases is not None:
+        files[PANEL_BIAS] = fit.panel_biases.to_csv().encode()
     kept, details = kept_files(fit)
     record["kept"] = {**details, "taken": list(taken_by(fit)) if "votes" in details else []}
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
@@ -203,7 +207,8 @@ def _loaded(saved: RecordedFolder) -> Fit:
             diagnostics=_diagnostics(record),
             population=population,
             sites=_sites(saved, population, items, workers),
-            coefficients=_coefficients(saved, types["workers"]),
+            coefficients=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
+            panel_biases=_repeated(saved, PANEL_BIAS, "item", types["items"]),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
             overall_ranking=overall,
             shown=shown,
@@ -358,14 +363,16 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
     return Table(parsed)
 
 
-def _coefficients(saved: RecordedFolder, types: dict[str, list[str]]) -> Table | None:
-    """The coefficients of workers; labels are those of the workers, each in several rows."""
-    if not saved.has(COEFFICIENTS):
+def _repeated(
+    saved: RecordedFolder, name: str, role: str, types: dict[str, list[str]]
+) -> Table | None:
+    """A table with several rows for every worker (together) or item (panel by panel)."""
+    if not saved.has(name):
         return None
-    content = saved.read(COEFFICIENTS)
-    kinds, rows = types["worker"], len(_rows(content.decode())) - 1
-    many = [kind for kind in kinds for _ in range(rows // len(kinds))] if len(kinds) > 1 else kinds
-    return _table(content, {"worker": many})
+    content, kinds = saved.read(name), types[role]
+    times = (len(_rows(content.decode())) - 1) // len(kinds)
+    many = np.repeat(kinds, times) if role == "worker" else np.tile(kinds, times)
+    return _table(content, {role: many.tolist() if len(kinds) > 1 else kinds})
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -592,6 +599,15 @@ _KINDS: dict[str, Check] = {
             scores=_list(_ANY),
         )(entry) and len({len(entry[name]) for name in ("items", "ranks", "scores")}) == 1
     ),
+    "trusted": _maybe(
+        _object(
+            "column values panels", column=_text, values=_list(_text), votes=_SIZE, worth=_SIZE,
+            to_settle=_maybe(_SIZE), panels=_list(
+                _object("panel items", panel=_text, deviation=_SIZE, lower=_SIZE, upper=_SIZE,
+                        items=_list(_text))
+            ),
+        )
+    ),
     "overall": _maybe(
         _object(
             items=_COUNT, components=_COUNT, converged=_truth, iterations=_COUNT, seconds=_SIZE,
@@ -755,7 +771,17 @@ def kept_votes(
         reading=reading,
         row_ids=parquet_columns(ids)["id"] if ids else None,
         choices=_read_choices(chosen, votes) if chosen else None,
+        panels=_panels(fit),
     )
+
+
+def _panels(fit: Fit) -> Panels | None:
+    """The panels of workers, where one is trusted."""
+    about = fit.summary.get("trusted")
+    if not about:
+        return None
+    of = dict(zip(fit.worker_table["worker"], fit.worker_table["panel"], strict=True))
+    return Panels(about["column"], tuple(about["values"]), of)
 
 
 def votes_choices(choices: Choices) -> bytes:

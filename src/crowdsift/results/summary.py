@@ -19,6 +19,7 @@ from crowdsift.results.feature_table import (
     feature_notes,
     feature_summary,
 )
+from crowdsift.results.panels import panel_summary
 from crowdsift.results.sign import (
     MAX_CHECKED_VOTES,
     THIN,
@@ -101,6 +102,7 @@ def summary(
         **feature_summary(fitted),
         **covariate_summary(fitted),
         **_dimensions(fitted),
+        **panel_summary(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": None if sign is None else sign.margin,
         "sign_probability": None if stated is None else stated.probability,

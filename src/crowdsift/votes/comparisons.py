@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.votes.choices import Choices
+    from crowdsift.votes.panels import Panels
 
     Columns = Sequence[NDArray[np.generic]]
 
@@ -170,6 +171,7 @@ class EncodedVotes:
     item_class: NDArray[np.uint32] | None = None
     class_names: tuple[Any, ...] = ()
     item_features: ItemFeatures | None = None
+    panels: Panels | None = None  # of judges, one of them trusted
     by: By = ""
     n_gold: int = 0
     source: str = "votes"
@@ -678,6 +680,7 @@ class Comparisons(EncodedVotes):
             intake=self.intake + other.intake if known else None,  # type: ignore[operator]
             reading=self.reading,
             choices=choices,
+            panels=None if self.panels is None else self.panels.merged(other.panels),
             row_ids=frozen(np.unique(np.concatenate(ids))) if ids else None,
         )
 

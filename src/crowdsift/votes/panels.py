@@ -1,0 +1,146 @@
+"""Panels of judges, one of them trusted: which worker belongs to which, and votes by judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.votes.comparisons import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+
+MAX_JUDGES = 30  # with a bias of their own, those with most votes; others share a panel's
+
+
+class Panels(NamedTuple):
+    """The column of panels, its trusted values, and the panel of every worker by label."""
+
+    column: str
+    trusted: tuple[str, ...]
+    of: Mapping[Any, str]
+
+    def names(self, votes: Comparisons) -> NDArray[np.object_]:
+        """Return the panel of every worker; gold is trusted."""
+        return np.array([self.of.get(who, self.trusted[0]) for who in votes.workers], object)
+
+    def is_trusted(self, votes: Comparisons) -> NDArray[np.bool_]:
+        """Return which workers are trusted."""
+        return np.isin(self.names(votes), self.trusted)
+
+    def renamed(self, labels: NDArray[np.object_], names: NDArray[np.object_]) -> Panels:
+        """Return these panels with other names of workers."""
+        known = zip(labels, names, strict=True)
+        return self._replace(of={name: self.of[who] for who, name in known if who in self.of})
+
+    def merged(self, other: Panels | None) -> Panels:
+        """Return these panels with further workers."""
+        return self if other is None else self._replace(of={**other.of, **self.of})
+
+
+class PanelVotes(NamedTuple):
+    """Votes in which an item is one for the trusted panel (board 0) and one for each judge.
+
+    `item` and `board` are those of every node, `panel` is the panel of each judge by its number,
+    and `names` are the names of panels.
+    """
+
+    votes: Comparisons
+    item: NDArray[np.int64]
+    board: NDArray[np.int64]
+    panel: NDArray[np.int64]
+    names: tuple[str, ...]
+    trusted: NDArray[np.bool_]  # of workers
+
+
+def in_panels(votes: Comparisons) -> PanelVotes:
+    """Return the votes by panel and judge.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=["ann", "gpt"])
+    >>> panels = Panels("panel", ("human",), {"ann": "human", "gpt": "llm"})
+    >>> found = in_panels(replace(votes, panels=panels))
+    >>> found.board.tolist(), found.names
+    ([0, 0, 1, 1], ('llm',))
+    """
+    assert votes.panels is not None
+    label, trusted = votes.panels.names(votes), votes.panels.is_trusted(votes)
+    names = tuple(sorted(set(label[~trusted].tolist())))
+    code = {name: number for number, name in enumerate(names)}
+    judges = np.flatnonzero(~trusted)
+    first = judges[np.argsort(-votes.loads[judges], kind="stable")][:MAX_JUDGES]
+    keys = {int(who): (code[label[who]], int(who) if who in first else -1) for who in judges}
+    boards = {key: number for number, key in enumerate(sorted(set(keys.values())), start=1)}
+    of_worker = np.array([boards[keys[who]] if who in keys else 0 for who in range(len(label))])
+    offset = of_worker[votes.worker_codes()].astype(np.int64) * votes.n_items
+    ends = np.concatenate([offset + votes.first, offset + votes.second])
+    nodes, place = np.unique(ends, return_inverse=True)
+    code_of = place.reshape(-1).astype(np.uint32)
+    split = replace(
+        votes, first=frozen(code_of[: len(votes)]), second=frozen(code_of[len(votes) :]),
+        panels=None,
+        items=frozen(np.arange(len(nodes)).astype(object)), item_class=None, class_names=(),
+    )  # fmt: skip
+    panel = np.array([number for number, _ in sorted(boards)], np.int64)
+    item, board = nodes % votes.n_items, nodes // votes.n_items
+    return PanelVotes(split, item, board, panel, names, trusted)
+
+
+def with_panels(
+    votes: Comparisons, worker: NDArray[np.int64], labels: list[str], codes: NDArray[np.int64],
+    column: str, trusted: tuple[str, ...],
+) -> Comparisons:  # fmt: skip
+    """Return votes that know the panel of every worker, from the worker and panel of every row."""
+    count = len(labels)
+    pairs = np.unique(worker * count + codes)
+    who, panel = pairs // count, pairs % count
+    twice = np.flatnonzero(np.diff(who) == 0)
+    if len(twice):
+        at = int(twice[0])
+        raise RequestError(
+            f"worker {votes.workers[who[at]]!r} has votes with {column}={labels[panel[at]]} and "
+            f"with {column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give each its "
+            "own label in the worker column"
+        )
+    of = {votes.workers[w]: labels[p] for w, p in zip(who, panel, strict=True)}
+    found = replace(votes, panels=Panels(column, trusted, of))
+    refuse_panels(found)
+    return found
+
+
+def refuse_panels(votes: Comparisons) -> None:
+    """Refuse a trusted value without votes, and panels without enough shared items."""
+    assert votes.panels is not None
+    column, trusted, of = votes.panels
+    for value in trusted:
+        if value not in of.values():
+            known = sorted(set(of.values()))
+            raise RequestError(
+                f"no vote has {column}={value}; the column {column!r} holds "
+                f"{', '.join(known[:8])}{' ...' if len(known) > 8 else ''}"
+            )
+    split = in_panels(votes)
+    if not split.names:
+        raise RequestError(
+            f"every vote has {column}={' or '.join(trusted)}: there is no other panel to correct; "
+            "leave --trusted (trusted=) away"
+        )
+    ours = np.unique(split.item[split.board == 0])
+    for number, name in enumerate(split.names):
+        boards = 1 + np.flatnonzero(split.panel == number)
+        shared = np.intersect1d(ours, split.item[np.isin(split.board, boards)])
+        if len(shared) < 2:
+            raise RequestError(
+                f"{column}={name} and the trusted panel have votes on {len(shared)} common items; "
+                "at least 2 are needed to compare them. Leave --trusted away, or fit the trusted "
+                "votes alone"
+            )
