@@ -52,7 +52,7 @@ CALLS = {
     ),
     "contexts and features of items": (
         lambda: crowdsift.fit(
-            frame(topic=list("ssss")), by="topic",
+            {**{k: 2 * v for k, v in frame().items()}, "topic": list("sssstttt")}, by="topic",
             items={"item": list("abc"), "size": [1.0, 2.0, 3.0]},
         ),
         "not both at once yet: the prior by features is tried over whole workers only; leave one",

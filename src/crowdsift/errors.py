@@ -6,10 +6,26 @@ what to do; the command line prints it without a traceback and exits with status
 
 from __future__ import annotations
 
+import re
+from contextvars import ContextVar
+
 __all__ = [
     "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",
     "SignWarning",
 ]  # fmt: skip
+
+
+COMMAND_LINE = ContextVar("COMMAND_LINE", default=False)  # whether options are named with --
+# Options whose argument in Python has another name than theirs, and those that have the same.
+_RENAMED = {"item-features": "items=", "no-workers": "workers=False", "no-sides": "sides=False",
+            "time": "time_column=", "set": "method="}  # fmt: skip
+_SAME = (
+    *("again", "anchor", "by", "classes", "columns", "covariates", "dependent-by", "dimensions"),
+    *("encoding", "engine", "format", "gold", "hide-workers", "item-features-missing", "item-text"),
+    *("level", "memory", "method", "partitions", "pooling", "query", "scale", "seed", "sides"),
+    *("skip-bad", "start", "style-control", "threads", "trusted", "tune", "unique", "values"),
+    *("where", "worker-columns", "worker-from-path"),
+)
 
 
 class CrowdsiftError(Exception):
@@ -24,6 +40,16 @@ class CrowdsiftError(Exception):
     ...     print(error)
     no-such-file.csv: no such file...
     """
+
+    def __str__(self) -> str:
+        """The message; in Python followed by the arguments that the options it names have there."""
+        text = super().__str__()
+        if COMMAND_LINE.get():
+            return text
+        known = {**{name: f"{name.replace('-', '_')}=" for name in _SAME}, **_RENAMED}
+        found = dict.fromkeys(known[n] for n in re.findall(r"--([a-z-]+)", text) if n in known)
+        lacking = [each for each in found if each.partition("=")[0] + "=" not in text]
+        return f"{text} (in Python: {', '.join(lacking)})" if lacking else text
 
 
 class InputError(CrowdsiftError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,14 @@ def test_embeddings_join_to_replies_by_their_whole_text() -> None:
     np.testing.assert_allclose(fits[0].items["score"], fits[1].items["score"])
     with pytest.raises(crowdsift.InputError, match="is there twice"):
         crowdsift.fit(trl, items={"item": [*texts, texts[0]], "x": [*whole["x"], 9.0]})
+
+
+def test_errors_name_the_arguments_of_the_interface_that_is_used(tmp_path: Path, run: Any) -> None:
+    bad = {"left": ["x"], "right": ["y"], "winner": ["?"], "worker": ["w"]}
+    with pytest.raises(crowdsift.InputError, match=r"\(in Python: values=, skip_bad=\)$"):
+        crowdsift.read(bad)
+    (tmp_path / "v.csv").write_text("left,right,winner,worker\nx,y,?,w\n")
+    status, _, text = run("fit", tmp_path / "v.csv")
+    assert status == 1
+    assert "--values" in text
+    assert "in Python" not in text

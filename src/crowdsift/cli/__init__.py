@@ -33,7 +33,7 @@ from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.saved import compare, predict, report, update
 from crowdsift.cli.simulated import demo, simulate, spam
 from crowdsift.cli.terminal import say, whole_writes
-from crowdsift.errors import CrowdsiftError
+from crowdsift.errors import COMMAND_LINE, CrowdsiftError
 from crowdsift.io import forget_written, read_files, written
 
 __all__ = ["app", "main", "program"]
@@ -143,6 +143,7 @@ def main() -> None:
 def _run() -> None:
     """Run the command; every error becomes a line on standard error and an exit status."""
     forget_written()
+    shown = COMMAND_LINE.set(True)
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that the terminal cannot show become escapes
@@ -162,6 +163,8 @@ def _run() -> None:
         if isinstance(error, SystemExit):
             raise
         _explain(error)
+    finally:
+        COMMAND_LINE.reset(shown)
 
 
 def _explain(error: Exception) -> None:
