@@ -104,6 +104,8 @@ def test_words_and_ratings_mean_the_same_and_other_methods_collapse():
     centred = crowdsift.read({**rows, "rating": rows["rating"] - 3})
     assert (centred.grades.level == one.grades.level).all()
     assert any("other methods count them as votes" in note for note in one.intake.notes)
+    sides = {"A>>B": "left", "B>>A": "right"}
+    assert crowdsift.read(same, values=sides).grades is None
     plain = crowdsift.fit(replace(one, grades=None), "bt")
     assert (crowdsift.fit(one, "bt").items["score"] == plain.items["score"]).all()
 
