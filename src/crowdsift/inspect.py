@@ -90,25 +90,8 @@ def votes(*logs: Any) -> dict[str, list[str]]:
 def pairwise(
     judges: Sequence[Any] | Mapping[str, Any], name: str | None = None, prompt: str = PROMPT
 ) -> Callable[[Any, Any], Any]:
-    """Compare the reply of the evaluated model with those of others, by judges, in both orders.
-
-    Parameters
-    ----------
-    judges
-        Models, or a mapping from names to models.
-    name
-        Under which the evaluated model is ranked; its own name by default.
-    prompt
-        What a judge is asked, with {task}, {a} and {b}.
-
-    Returns
-    -------
-    Scorer
-        The replies of others are the mapping ``replies`` in the metadata of a sample, from models
-        to texts, or else its target, as that of the model "target". Without a reply of the
-        evaluated model the others are compared with each other. A score is the share of votes for
-        the reply; answers without a verdict are no votes.
-    """
+    """Compare the reply of the evaluated model with those of others, by judges, in both orders."""
+    # `name`: under which the evaluated model is ranked; its own name by default.
     given = judges if hasattr(judges, "items") else {str(judge): judge for judge in judges}
 
     async def score(state: Any, target: Any) -> Any:

@@ -35,11 +35,9 @@ class Graded(NamedTuple):
 
 
 def fit_cuts(votes: Graded, start: Vector | None = None) -> tuple[Vector, Vector]:
-    """Return the cut points c_1, c_2, ... and their standard errors, 0 for c_1 without ties.
-
-    They maximise the expected log-likelihood under the posterior of η, to second order. A factor
-    of all η is estimated beside them, so that their errors include that of the scale.
-    """
+    """Return the cut points c_1, c_2, ... and their standard errors, 0 for c_1 without ties."""
+    # They maximise the expected log-likelihood under the posterior of η, to second order. A factor
+    # of all η is estimated beside them, so that their errors include that of the scale.
     count, ties = int(votes.level.max()), bool((votes.level == 0).any())
     cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count)) if start is None else start
     point = np.append(cuts, 0.0)
@@ -60,13 +58,11 @@ def fit_cuts(votes: Graded, start: Vector | None = None) -> tuple[Vector, Vector
 def grade_weights(
     eta: Vector, level: NDArray[np.int64], cuts: Vector, weight: Vector
 ) -> tuple[Vector, Vector]:
-    """Return weights of wins, and of losses or ties, with the gradients of grades at η and c_1.
-
-    A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1. This asks for
-    fewer ties than there are, so ties have a larger weight, and wins of the item that is ahead undo
-    what that does to η. All weights have a common factor with which the information is that of the
-    grades.
-    """
+    """Return weights of wins, and of losses or ties, with the gradients of grades at η and c_1."""
+    # A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1. This asks
+    # for fewer ties than there are, so ties have a larger weight, and wins of the item that is
+    # ahead undo what that does to η. All weights have a common factor with which the information is
+    # that of the grades.
     above, tie, c = np.append(cuts, np.inf)[level], level == 0, cuts[0]
     win = sigmoid(cuts[np.maximum(level, 1) - 1] - eta) / np.maximum(sigmoid(c - eta), 1e-300)
     loss = np.where(np.isinf(above), 0.0, sigmoid(eta - above)) / sigmoid(eta + c)
