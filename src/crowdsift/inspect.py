@@ -77,12 +77,8 @@ def _rows(found: Iterable[Iterable[Sequence[str]]]) -> dict[str, list[str]]:
 
 def votes(*logs: Any) -> dict[str, list[str]]:
     """Return the votes in logs of Inspect as columns for `crowdsift.fit`."""
-    scores = (
-        score
-        for log in logs
-        for each in log.samples or ()
-        for score in (each.scores or {}).values()
-    )
+    scores = (score for log in logs for each in log.samples or ()
+              for score in (each.scores or {}).values())  # fmt: skip
     return _rows((score.metadata or {}).get("votes", ()) for score in scores)
 
 

@@ -36,16 +36,9 @@ _ONE = np.ones(1)
 class Plan:
     """How many more votes a goal needs.
 
-    Attributes
-    ----------
-    goal, confidence
-        What is to be settled, and how surely.
-    votes
-        How many votes there are.
-    needs
-        The further votes of every simulated study, sorted; those not settled by then have `most`.
-    most
-        Where simulated studies end.
+    `goal`, `confidence`: what is to be settled, and how surely; `votes`: how many votes there are;
+    `needs`: the further votes of every simulated study, sorted; those not settled by then have
+    `most`; `most`: where simulated studies end.
     """
 
     goal: Goal
@@ -96,17 +89,10 @@ class Plan:
 
 
 def plan(
-    votes: Any = None,
-    *,
-    items: Any = (),
-    goal: str = "first",
-    confidence: float = 0.95,
-    runs: int = RUNS,
-    most: int = MAX_VOTES,
-    seconds: float | None = None,
-    seed: int = 0,
+    votes: Any = None, *, items: Any = (), goal: str = "first", confidence: float = 0.95,
+    runs: int = RUNS, most: int = MAX_VOTES, seconds: float | None = None, seed: int = 0,
     threads: int | None = None,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Simulate studies from what is known until their goal is settled.
 
     Parameters

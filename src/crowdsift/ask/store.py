@@ -118,10 +118,8 @@ def create_study(
         rows.append(("key", json.dumps(secrets.token_hex(32))))
         connection.executemany("INSERT INTO study VALUES (?, ?)", rows)
         connection.executemany("INSERT INTO items VALUES (?, ?)", enumerate(items))
-        connection.executemany(
-            "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
-            ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)),
-        )
+        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)))  # fmt: skip
         connection.executemany(
             "INSERT INTO gold VALUES (?, ?)", ((code[a], code[b]) for a, b in gold)
         )

@@ -446,10 +446,8 @@ def alike_as_a_whole(
     while seeds:
         grown = [_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]]
         near = {tuple(sorted(each)): margin for margin, each in grown if margin > -_NEAR}
-        looked = [
-            (by_others(names[list(each)]).whole - bounds[len(each)], list(each))
-            for each in sorted(near, key=lambda each: -near[each])[:_LOOKS]
-        ]
+        looked = [(by_others(names[list(each)]).whole - bounds[len(each)], list(each))
+                  for each in sorted(near, key=lambda each: -near[each])[:_LOOKS]]  # fmt: skip
         margin, best = max(looked, default=(0.0, []))
         if margin <= 0.0:
             break

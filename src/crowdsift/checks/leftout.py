@@ -92,10 +92,8 @@ def calibrate(
     follows = np.where(p > 0.5, outcome, np.where(p < 0.5, 1.0 - outcome, 0.5))
     surer = np.maximum(p, 1.0 - p)
     place = np.clip(np.searchsorted(_EDGES, surer, side="right") - 1, 0, len(_EDGES) - 2)
-    count, predicted, observed = (
-        np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
-        for values in (weight, weight * surer, weight * follows)
-    )
+    count, predicted, observed = (np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
+        for values in (weight, weight * surer, weight * follows))  # fmt: skip
     full = count > 0
     loss = outcome * np.log(np.maximum(p, 1e-12))
     loss += (1.0 - outcome) * np.log(np.maximum(1.0 - p, 1e-12))
@@ -188,11 +186,8 @@ def _agreement(
     total = pairs = 0.0
     for k in np.unique(size[size > 1]).tolist():
         rows = order[start[size == k][:, None] + np.arange(k)]
-        taus = (
-            _small_taus(one[rows], two[rows])
-            if k <= _SMALL
-            else np.array([kendall_tau(one[row], two[row]) for row in rows])
-        )
+        taus = (_small_taus(one[rows], two[rows]) if k <= _SMALL
+                else np.array([kendall_tau(one[row], two[row]) for row in rows]))  # fmt: skip
         known = np.isfinite(taus)
         weight = 0.5 * k * (k - 1)
         total, pairs = total + weight * float(taus[known].sum()), pairs + weight * known.sum()

@@ -135,15 +135,11 @@ def _text(path: str) -> str:
         raise RequestError(f"--consent {path}: cannot be read: {reason}") from None
 
 
-Known = Annotated[
-    str,
-    READS,
-    typer.Argument(
-        metavar="DIR|VOTES|ITEMS",
-        help="The folder of a saved fit, a study, a file of votes, or a file with the column item "
-        "to plan before any vote.",
-    ),
-]
+Known = Annotated[str, READS, typer.Argument(
+    metavar="DIR|VOTES|ITEMS",
+    help="The folder of a saved fit, a study, a file of votes, or a file with the column item "
+    "to plan before any vote.",
+)]  # fmt: skip
 
 
 def plan(

@@ -34,11 +34,8 @@ def handle_signals(last: bool = False) -> Iterator[None]:
     # signal that comes later changes nothing, where the handlers from before would end it with a
     # status that says that the work was not done.
     _seen.clear()
-    before = {
-        number: signal.signal(number, _raise)
-        for number in _HANDLED
-        if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN
-    }
+    before = {number: signal.signal(number, _raise) for number in _HANDLED if number in _ALWAYS
+              or signal.getsignal(number) is not signal.SIG_IGN}  # fmt: skip
     try:
         yield
     finally:

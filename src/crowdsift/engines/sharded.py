@@ -95,20 +95,16 @@ class Plan:
         if value is None or (form.kind in (Kind.SAME, Kind.ITEMS, Kind.TOTAL) and not form.record):
             return [value] * count
         if form.record is not None:
-            columns = [
-                self.split(part, entry, parts)
-                for part, entry in zip(form.parts, value, strict=True)
-            ]
+            columns = [self.split(part, entry, parts)
+                       for part, entry in zip(form.parts, value, strict=True)]  # fmt: skip
             return [_made(form.record, row) for row in zip(*columns, strict=True)]
         if form.kind is Kind.WORKERS:
             # Gold, the last of the last shard, may have no row.
             return [value[a:b] for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
         if form.kind is Kind.ROWS:
             start, stop, _ = value.indices(self.bounds[-1])
-            return [
-                slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a))
-                for a, b in pairwise(self.bounds)
-            ]
+            return [slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a))
+                    for a, b in pairwise(self.bounds)]  # fmt: skip
         if form.kind is Kind.SHARED:
             return [value[places] for places in self.shared]
         held = "pairs_held" if form.kind is Kind.PAIRS else "n_votes"
@@ -123,10 +119,8 @@ class Plan:
             return sharded(form.protocol, values, self)
         if form.record is not None:
             columns = zip(*values, strict=True)
-            joined = [
-                self.join(part, list(column))
-                for part, column in zip(form.parts, columns, strict=True)
-            ]
+            joined = [self.join(part, list(column))
+                      for part, column in zip(form.parts, columns, strict=True)]  # fmt: skip
             return _made(form.record, joined)
         if form.kind in (Kind.ITEMS, Kind.TOTAL):
             return reduce(lambda one, two: one + two, values)
@@ -165,10 +159,8 @@ class Sharded:
             arguments = dict(zip(form.names, given, strict=False)) | named
             if form.first:
                 return self._plan.map.call(self._parts[:1], name, [arguments])[0]
-            parts = {
-                key: self._plan.split(form.arguments[key], value, self._parts)
-                for key, value in arguments.items()
-            }
+            parts = {key: self._plan.split(form.arguments[key], value, self._parts)
+                     for key, value in arguments.items()}  # fmt: skip
             calls = [
                 {key: values[at] for key, values in parts.items()} for at in range(len(self._parts))
             ]

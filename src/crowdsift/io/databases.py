@@ -170,16 +170,12 @@ def _plain_stream(stream: Any) -> Any:
     """Yield batches with extension types (numeric, json) replaced by their storage type, text."""
     import pyarrow as pa
 
-    opaque = [
-        isinstance(each.type, pa.BaseExtensionType) and str(each.type) != "extension<arrow.uuid>"
-        for each in stream.schema
-    ]
+    opaque = [isinstance(each.type, pa.BaseExtensionType)
+              and str(each.type) != "extension<arrow.uuid>" for each in stream.schema]  # fmt: skip
     if not any(opaque):
         return stream
-    fields = [
-        pa.field(each.name, each.type.storage_type if is_opaque else each.type)
-        for each, is_opaque in zip(stream.schema, opaque, strict=True)
-    ]
+    fields = [pa.field(each.name, each.type.storage_type if is_opaque else each.type)
+              for each, is_opaque in zip(stream.schema, opaque, strict=True)]  # fmt: skip
     schema = pa.schema(fields)
     batches = (
         pa.record_batch(

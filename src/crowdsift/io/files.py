@@ -305,11 +305,8 @@ def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
         reason = f"this file is read ({option}); write somewhere else"
         taken |= dict.fromkeys(_identity(path), reason)
     written = [(option, path, _identity(path)) for option, path in outputs]
-    folders = {
-        str(parent): option
-        for option, _, identity in written
-        for parent in Path(identity[0] if identity else "/").parents
-    }
+    folders = {str(parent): option for option, _, identity in written
+               for parent in Path(identity[0] if identity else "/").parents}  # fmt: skip
     for option, path, identity in written:
         other = folders.get(identity[0]) if identity else None
         for reason in [taken[key] for key in identity if key in taken]:

@@ -68,10 +68,8 @@ class MeltedSource(MemorySource):
         columns["worker"] = [name for _ in rows for name in answers]
         super().__init__(columns, source=origin.source)
         self.backend, self.notes, self._origin = origin.backend, origin.notes, origin
-        half = {
-            name: sum(is_empty(row[len(kept) + place]) for row in rows)
-            for place, name in enumerate(answers)
-        }
+        half = {name: sum(is_empty(row[len(kept) + place]) for row in rows)
+                for place, name in enumerate(answers)}  # fmt: skip
         few = [f"{name} ({count:,})" for name, count in half.items() if 2 * count >= len(rows)]
         if few:
             self.notes += (
@@ -269,11 +267,9 @@ def _kinds(values: Iterable[Any]) -> str:
 def _source_of_relation(relation: Any) -> Source:
     """Return the columns of a relation; types that NumPy would round are read as text."""
     names = distinct_names(relation.columns)
-    wide = {
-        name: _WIDE[kind]
+    wide = {name: _WIDE[kind]
         for name, kind in zip(names, (_family(str(kind)) for kind in relation.types), strict=True)
-        if kind in _WIDE
-    }
+        if kind in _WIDE}  # fmt: skip
     if wide:
         chosen = [f"{wide[n][0].format(quoted(n))} AS {quoted(n)}" if n in wide else quoted(n)
                   for n in names]  # fmt: skip

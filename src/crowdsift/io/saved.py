@@ -103,12 +103,9 @@ class RecordedFolder:
                     content = path.read_bytes()
                     if hashlib.sha256(content).hexdigest() == digest:
                         return content
-        what = (
-            f"the saved fit is damaged: this is not the file that {self._path.name} names "
-            "(another size or checksum)"
-            if present
-            else "the saved fit is incomplete: file missing"
-        )
+        what = (f"the saved fit is damaged: this is not the file that {self._path.name} names "
+                "(another size or checksum)" if present
+                else "the saved fit is incomplete: file missing")  # fmt: skip
         what = f"{what}. {advice}" if advice else what
         raise InputError(what, source=str(self.folder / name))
 

@@ -93,10 +93,8 @@ class Dataset:
         else:
             with self.items.open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
-            table = {
-                "item": [row[self.item_column] for row in rows],
-                "score": [row[self.score_column] for row in rows],
-            }
+            table = {"item": [row[self.item_column] for row in rows],
+                     "score": [row[self.score_column] for row in rows]}  # fmt: skip
             labels, values = read_item_values(table)
         return dict(zip(labels, values.tolist(), strict=True))
 

@@ -93,11 +93,9 @@ class Simulation:
         # further item parameters, and `worker,reliability` and further worker parameters. Numbers
         # are written so that they read back exactly. `directory`: the folder, made if it does not
         # exist. Files of these names are replaced.
-        files = {
-            "votes.csv": self._vote_lines(),
+        files = {"votes.csv": self._vote_lines(),
             "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
-            "workers.csv": _table("worker", self.workers, self.worker_parameters),
-        }
+            "workers.csv": _table("worker", self.workers, self.worker_parameters)}  # fmt: skip
         write_folder(directory, files)
 
     def _vote_lines(self) -> Iterator[bytes]:

@@ -154,11 +154,8 @@ def _mirror(found: dict[Key, dict[str, Cell]]) -> str:
     """Whether β and -β at the start give scores of opposite sign."""
     lines = []
     for method in _MIRRORED:
-        gaps = [
-            cell[method].mean("mirror_gap")
-            for cell in found.values()
-            if method in cell and "mirror_gap" in cell[method].values
-        ]
+        gaps = [cell[method].mean("mirror_gap") for cell in found.values() if method in cell
+                and "mirror_gap" in cell[method].values]  # fmt: skip
         if gaps:
             exact = sum(gap <= 1e-6 for gap in gaps)
             lines.append(f"- {method}: in {exact} of {len(gaps)} pairs to 1e-6; the largest |r(β) "

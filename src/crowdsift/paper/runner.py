@@ -41,10 +41,8 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
     left = [(setting, methods) for setting, methods in left if methods]
     if not left:
         return
-    shares = [
-        experiment.cost(setting) * len(methods) / len(experiment.methods(setting))
-        for setting, methods in left
-    ]
+    shares = [experiment.cost(setting) * len(methods) / len(experiment.methods(setting))
+              for setting, methods in left]  # fmt: skip
     total, done = sum(shares), 0.0
     if progress is not None:
         progress(0.0, total, 0, len(left))

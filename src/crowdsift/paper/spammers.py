@@ -35,10 +35,8 @@ __all__ = ["PERCENTS", "Spammers"]
 
 #: How many spammers are added, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
-_QUICK: dict[str, dict[str, tuple[int, ...]]] = {
-    "passage": dict.fromkeys(KINDS, (20, 80, 233)),
-    "faceage_subset": {"random": (40,), "combined": (40,)},
-}
+_QUICK: dict[str, dict[str, tuple[int, ...]]] = {"passage": dict.fromkeys(KINDS, (20, 80, 233)),
+             "faceage_subset": {"random": (40,), "combined": (40,)}}  # fmt: skip
 _SIZE = {"passage": 1.0, "faceage_subset": 9.0}
 _NAMES = ("data", "kind", "percent")
 _FAR = 0.01  # from the published figure, which has no standard error
@@ -56,14 +54,10 @@ class Spammers(Experiment):
 
     def settings(self) -> list[Setting]:
         """Return the smaller data set first, each seed by seed, few spammers first."""
-        return [
-            {"data": data, "kind": kind, "percent": percent, "seed": seed}
-            for data in self._sets.names
-            for seed in self.seeds
-            for percent in PERCENTS
-            for kind in KINDS
-            if not self.options.quick or percent in _QUICK[data].get(kind, ())
-        ]
+        return [{"data": data, "kind": kind, "percent": percent, "seed": seed}
+                for data in self._sets.names for seed in self.seeds for percent in PERCENTS
+                for kind in KINDS if not self.options.quick
+                or percent in _QUICK[data].get(kind, ())]  # fmt: skip
 
     def cost(self, setting: Setting) -> float:
         """As the number of votes."""

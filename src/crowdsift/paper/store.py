@@ -67,11 +67,8 @@ class Store:
 
     def records(self) -> list[Record]:
         """Return what is done of what was asked for, in the order of the settings and methods."""
-        keys = [
-            _key(setting, method)
-            for setting in self.experiment.settings()
-            for method in self.experiment.methods(setting)
-        ]
+        keys = [_key(setting, method) for setting in self.experiment.settings()
+                for method in self.experiment.methods(setting)]  # fmt: skip
         return [self._records[key] for key in keys if key in self._records]
 
     def hold(self, records: list[Record]) -> None:
@@ -102,10 +99,8 @@ class Store:
         if anew and "experiment" not in different:
             return
         if different:
-            result = "; ".join(
-                f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now"
-                for name in different
-            )
+            result = "; ".join(f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now"
+                               for name in different)  # fmt: skip
             anyway = "" if anew else ", or start it anew with --redo all"
             raise RequestError(f"{self.folder} holds results that cannot be mixed with these: "
                                f"{result}. Give another folder with --out, use the same version "

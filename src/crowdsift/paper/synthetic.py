@@ -224,12 +224,9 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
 def _other_gap(key: Key, methods: dict[str, Cell], published: Published) -> float:
     """The median difference of the others; where β is in [-1,1] of those whose sign is turned."""
     turned = judged_by(key) != "accuracy"
-    gaps = [
-        _gap(key, name, cell, published)
-        for name, cell in methods.items()
-        if name not in ("bora-em", DEFAULT)
-        and (not turned or like_published(name, "accuracy") != "accuracy")
-    ]
+    gaps = [_gap(key, name, cell, published) for name, cell in methods.items()
+            if name not in ("bora-em", DEFAULT)
+            and (not turned or like_published(name, "accuracy") != "accuracy")]  # fmt: skip
     gaps = sorted(gap for gap in gaps if not math.isnan(gap))
     middle = len(gaps) // 2
     return math.nan if not gaps else (gaps[middle] + gaps[-1 - middle]) / 2

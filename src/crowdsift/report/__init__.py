@@ -92,9 +92,6 @@ def _python_command(fit: Fit, source: str) -> str:
         "anchor": summary.get("anchor"), "level": fit.level if fit.level != LEVEL else None,
     }  # fmt: skip
     more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
-    return (
-        "import crowdsift\n"
-        f"model = crowdsift.model({fit.method!r}, {given})\n"
-        f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
-        'fit.report("report.html")'
-    )
+    return ("import crowdsift\n" f"model = crowdsift.model({fit.method!r}, {given})\n"
+            f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
+            'fit.report("report.html")')  # fmt: skip

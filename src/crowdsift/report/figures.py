@@ -160,10 +160,8 @@ def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) ->
         wide = _LETTER * len(name)
         for left in (at + 8.0, at - 8.0 - wide):
             box = (left, up - 8.0, left + wide, up + 6.0)
-            free = not any(
-                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-                for other in taken
-            )
+            free = not any(box[0] < other[2] and other[0] < box[2] and box[1] < other[3]
+                           and other[1] < box[3] for other in taken)  # fmt: skip
             if free and left > 2.0 and left + wide < picture.width - 2.0:
                 taken.append(box)
                 picture.label(left, up + 4.0, isolated(name), mark.kind, tip)
@@ -258,10 +256,8 @@ def scores_chart(fit: Fit) -> Chart:
     ends = np.concatenate([score, lower[known], upper[known]])
     place = take[known] + 1.0
     outline = np.concatenate([upper[known], lower[known][::-1]])
-    marks = [
-        Mark("area", np.concatenate([place, place[::-1]]).astype(np.float64), outline, "band"),
-        Mark("line", 1.0 + take.astype(np.float64), score[take], "curve"),
-    ]
+    marks = [Mark("area", np.concatenate([place, place[::-1]]).astype(np.float64), outline, "band"),
+             Mark("line", 1.0 + take.astype(np.float64), score[take], "curve")]  # fmt: skip
     x, y = Axis("rank", 1, k), Axis("score", float(ends.min()), float(ends.max()))
     title = "Scores of all items from the best to the worst"
     return Chart(title, x, y, marks, 300.0, right=(26.0, 26.0))
@@ -285,11 +281,9 @@ def calibration_chart(found: Calibration) -> Chart:
         f"predicted {percent(p)}, observed {percent(seen)}, {many(votes, 'vote')}"
         for p, seen, votes in zip(found.predicted, found.observed, found.votes, strict=True)
     ]
-    marks = [
-        Mark("line", np.array([50.0, 100.0]), np.array([50.0, 100.0]), "ideal"),
-        Mark("box", predicted, expected, "expected"),
-        Mark("dots", predicted, observed, "dot curve-dot", tips=tips),
-    ]
+    marks = [Mark("line", np.array([50.0, 100.0]), np.array([50.0, 100.0]), "ideal"),
+             Mark("box", predicted, expected, "expected"),
+             Mark("dots", predicted, observed, "dot curve-dot", tips=tips)]  # fmt: skip
     x = Axis("predicted, % for the favourite", 50.0, 100.0)
     y = Axis("observed, %", floor, 100.0)
     title = "Predicted and observed shares of left-out votes"
@@ -448,27 +442,20 @@ def verdict_shares(population: Population) -> list[tuple[str, int, float]]:
     """Return every verdict that was given, how many workers have it, and their share of votes."""
     total = max(float(population.votes.sum()), 1e-300)
     members = ((word, population.verdict == word) for word in VERDICTS)
-    return [
-        (word, int(mine.sum()), float(population.votes[mine].sum()) / total)
-        for word, mine in members
-        if mine.any()
-    ]
+    return [(word, int(mine.sum()), float(population.votes[mine].sum()) / total)
+            for word, mine in members if mine.any()]  # fmt: skip
 
 
 def verdict_bar(population: Population) -> str:
     """Return the votes by the verdict on who gave them, as one bar over the whole width."""
     parts, at = [], 0.0
     for word, workers, share in verdict_shares(population):
-        parts.append(
-            f'<rect x="{100 * at:.2f}%" width="{100 * share:.2f}%" height="100%" '
+        parts.append(f'<rect x="{100 * at:.2f}%" width="{100 * share:.2f}%" height="100%" '
             f'class="fill v-{word}"><title>{word}: {count(workers)} workers, {percent(share)} of '
-            "the votes</title></rect>"
-        )
+            "the votes</title></rect>")  # fmt: skip
         at += share
-    return (
-        '<svg class="share" width="100%" height="18" role="img" '
-        f'aria-label="Votes by verdict">{"".join(parts)}</svg>'
-    )
+    return ('<svg class="share" width="100%" height="18" role="img" '
+            f'aria-label="Votes by verdict">{"".join(parts)}</svg>')  # fmt: skip
 
 
 class Drawing:
@@ -485,11 +472,9 @@ class Drawing:
     def text(self) -> str:
         """Return the finished picture."""
         title = escape(self._title)
-        return (
-            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
-            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
-            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
-        )
+        return (f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
+                f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
+                f'aria-label="{title}">' + "".join(self._parts) + "</svg>")  # fmt: skip
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """Add a straight line."""
@@ -540,10 +525,8 @@ class Drawing:
 
     def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
         """Add text; its class decides anchor and size."""
-        self._parts.append(
-            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
-            f"{escape(text)}{_title(tip)}</text>"
-        )
+        self._parts.append(f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
+                           f"{escape(text)}{_title(tip)}</text>")  # fmt: skip
 
     def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
         """Add grid lines, tick labels and the title of a horizontal axis."""
@@ -609,12 +592,8 @@ class Scale:
         powers = range(floor(self._low), ceil(self._high) + 1)
         decades = self._high - self._low
         steps = tuple(range(1, 10)) if decades < 0.7 else (1, 2, 5) if decades < 3 else (1,)
-        return [
-            step * 10.0**power
-            for power in powers
-            for step in steps
-            if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001
-        ]
+        return [step * 10.0**power for power in powers for step in steps
+                if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001]  # fmt: skip
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:

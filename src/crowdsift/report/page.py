@@ -76,18 +76,14 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     from markupsafe import Markup
 
     templates = environment()
-    style, script = (
-        (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-        for name in ("report.css", "report.js")
-    )
+    style, script = ((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+                     for name in ("report.css", "report.js"))  # fmt: skip
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
     items, workers, whole = item_columns(facts), worker_columns(facts), overall_columns(facts)
-    shown = {
-        "items": _texts(items, "score", items["digits"], 0.0),
-        "whole": whole and _texts(whole, "score", items["digits"], 0.0),
-        "workers": _texts(workers, "reliability", 2, workers["level"]),
-    }
+    shown = {"items": _texts(items, "score", items["digits"], 0.0), "whole": whole
+             and _texts(whole, "score", items["digits"], 0.0),
+             "workers": _texts(workers, "reliability", 2, workers["level"])}  # fmt: skip
     return templates.get_template("report.html").render(
         title=title, summary=facts.fit.summary, parameters=facts.fit.parameters, command=command,
         level=level_text(facts.fit.level), facts=facts, state=state, answer=answer,
@@ -268,11 +264,8 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
         "votes": (count, ("votes",)), "agreement": (percent, ("agreement",)),
         "left": (percent, ("left",)), "side_bias": (partial(decimal, digits=1), ("side_bias",)),
     }  # fmt: skip
-    found: dict[str, Any] = {
-        name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
-        for name, (write, names) in columns.items()
-        if names[0] in table
-    }
+    found: dict[str, Any] = {name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
+                for name, (write, names) in columns.items() if names[0] in table}  # fmt: skip
     limits = [table[name][:FIRST_ROWS] for name in ("lower", "upper")]
     found["ends"] = [
         interval_text(low, high, digits, nothing) for low, high in zip(*limits, strict=True)
@@ -324,10 +317,8 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
         [[reason.code, *reason.figures] for reason in population.reasons[i] if SHORT[reason.code]]
         for i in order[: len(result["name"])].tolist()
     ]
-    result["why_text"] = [
-        "; ".join(SHORT[code].format(*given) for code, *given in why)
-        for why in result["why"][:FIRST_ROWS]
-    ]
+    result["why_text"] = ["; ".join(SHORT[code].format(*given) for code, *given in why)
+           for why in result["why"][:FIRST_ROWS]]  # fmt: skip
     result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
     result["scale"] = value_range(
         table["reliability"], table["lower"], table["upper"], population.level
@@ -365,11 +356,8 @@ def scale_words(facts: Facts) -> dict[str, str]:
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Return columns as lists: labels as texts, numbers to six digits, None where missing."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
-    texts = {
-        name: [label(value) for value in column[:MOST_ROWS]]
-        for name, column in columns.items()
-        if name in ("name", "context")
-    }
+    texts = {name: [label(value) for value in column[:MOST_ROWS]]
+             for name, column in columns.items() if name in ("name", "context")}  # fmt: skip
     others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
     rows = _rows_within(texts, others)
     if rows < min(result["total"], MOST_ROWS):  # shorter labels leave room for more rows

@@ -63,11 +63,8 @@ def _text(iteration: int, measure: float, left: float | None) -> str:
     text = f"iteration {iteration:,}, {measure:.1e}"
     if left is None:
         return text
-    return (
-        f"{text}, about {left / 60:.0f} min left"
-        if left > 90
-        else f"{text}, about {left:.0f} s left"
-    )
+    return (f"{text}, about {left / 60:.0f} min left" if left > 90
+            else f"{text}, about {left:.0f} s left")  # fmt: skip
 
 
 def _bar(console: Console | None) -> Bar:

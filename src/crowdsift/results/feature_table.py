@@ -67,10 +67,8 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
     half = half_width(level) * sd
     groups = found.features.blocks
     shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in groups])
-    names: dict[str, list[str]] = {
-        "group": [group.name for group in groups for _ in group.names],
-        "feature": [name for group in groups for name in group.names],
-    }
+    names: dict[str, list[str]] = {"group": [group.name for group in groups for _ in group.names],
+                "feature": [name for group in groups for name in group.names]}  # fmt: skip
     numbers = {
         "weight": weight, "lower": weight - half, "upper": weight + half,
         "mean": np.concatenate([group.centre for group in groups]),

@@ -50,14 +50,12 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
         {
-            "panel": name,
-            "deviation": float(np.sqrt(np.mean(found.deviation[:, number] ** 2))),
-            "lower": float(ends[0, number]),
-            "upper": float(ends[1, number]),
+            "panel": name, "deviation": float(np.sqrt(np.mean(found.deviation[:, number] ** 2))),
+            "lower": float(ends[0, number]), "upper": float(ends[1, number]),
             "items": [label(x) for x in table["item"][differs & (table["panel"] == name)]],
         }
         for number, name in enumerate(found.names)
-    ]
+    ]  # fmt: skip
     return {
         "trusted": {
             "column": panels.column, "values": list(panels.trusted), "votes": found.votes,
@@ -68,10 +66,8 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
 
 
 def _to_settle(fitted: FitBuilder, information: float) -> float | None:
-    """Return how many trusted votes on the leader and its rivals would make it clearly first.
-
-    None where no number would: the best two have the same score, or items are not connected.
-    """
+    """Return how many trusted votes on the leader and its rivals would make it clearly first."""
+    # None where no number would: the best two have the same score, or items are not connected.
     scores = fitted.estimate.scores
     if int(fitted.component.max()) or len(scores) < 2:
         return None

@@ -62,10 +62,8 @@ class Choices:
         for number, one, two, (first, second), by in rows:
             own.setdefault(number, {}).update({one: first, two: second})
             of[number] = by
-        counts = Counter(
-            (of[number], tuple(sorted(known.items(), key=lambda each: each[::-1])))
-            for number, known in own.items()
-        )
+        counts = Counter((of[number], tuple(sorted(known.items(), key=lambda each: each[::-1])))
+                         for number, known in own.items())  # fmt: skip
         stages = _max_diff if max_diff else _stages
         plus, minus, tied, ends, workers, weights = [], [], [], [0], [], []
         for (by, ranking), count in sorted(counts.items()):

@@ -176,11 +176,9 @@ def _values(column: NDArray[Any]) -> list[Any]:
 
 
 def _no_date(row: int, label: Any) -> LabelError:
-    return LabelError(
-        row,
+    return LabelError(row,
         f"the label {label!s} is finer than microseconds or outside the years 1 to 9999; write "
-        "such labels as text",
-    )
+        "such labels as text")  # fmt: skip
 
 
 def _whole(label: Any) -> Any:

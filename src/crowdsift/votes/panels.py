@@ -61,17 +61,7 @@ class PanelVotes(NamedTuple):
 
 
 def in_panels(votes: Comparisons) -> PanelVotes:
-    """Return the votes by panel and judge.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=["ann", "gpt"])
-    >>> panels = Panels("panel", ("human",), {"ann": "human", "gpt": "llm"})
-    >>> found = in_panels(replace(votes, panels=panels))
-    >>> found.board.tolist(), found.names
-    ([0, 0, 1, 1], ('llm',))
-    """
+    """Return the votes by panel and judge."""
     assert votes.panels is not None
     label, trusted = votes.panels.names(votes), votes.panels.is_trusted(votes)
     names = tuple(sorted(set(label[~trusted].tolist())))
@@ -106,11 +96,10 @@ def with_panels(
     twice = np.flatnonzero(np.diff(who) == 0)
     if len(twice):
         at = int(twice[0])
-        raise RequestError(
-            f"worker {votes.workers[who[at]]!r} has votes with {column}={labels[panel[at]]} and "
-            f"with {column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give each its "
-            "own label in the worker column"
-        )
+        raise RequestError(f"worker {votes.workers[who[at]]!r} has votes with "
+                           f"{column}={labels[panel[at]]} and with "
+                           f"{column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give "
+                           "each its own label in the worker column")  # fmt: skip
     of = {votes.workers[w]: labels[p] for w, p in zip(who, panel, strict=True)}
     found = replace(votes, panels=Panels(column, trusted, of))
     refuse_panels(found)
@@ -130,17 +119,13 @@ def refuse_panels(votes: Comparisons) -> None:
             )
     split = in_panels(votes)
     if not split.names:
-        raise RequestError(
-            f"every vote has {column}={' or '.join(trusted)}: there is no other panel to correct; "
-            "leave --trusted (trusted=) away"
-        )
+        raise RequestError(f"every vote has {column}={' or '.join(trusted)}: there is no other "
+                           "panel to correct; leave --trusted (trusted=) away")  # fmt: skip
     ours = np.unique(split.item[split.board == 0])
     for number, name in enumerate(split.names):
         boards = 1 + np.flatnonzero(split.panel == number)
         shared = np.intersect1d(ours, split.item[np.isin(split.board, boards)])
         if len(shared) < 2:
-            raise RequestError(
-                f"{column}={name} and the trusted panel have votes on {len(shared)} common items; "
-                "at least 2 are needed to compare them. Leave --trusted away, or fit the trusted "
-                "votes alone"
-            )
+            raise RequestError(f"{column}={name} and the trusted panel have votes on {len(shared)} "
+                               "common items; at least 2 are needed to compare them. Leave "
+                               "--trusted away, or fit the trusted votes alone")  # fmt: skip

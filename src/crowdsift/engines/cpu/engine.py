@@ -152,10 +152,8 @@ class CpuSites:
         self, variances: Vector | None = None, shared: Vector | None = None
     ) -> None:
         """Variances of pairs; see the protocol."""
-        self._inner.set_pair_variances(
-            None if variances is None else vector(variances),
-            None if shared is None else vector(shared),
-        )
+        self._inner.set_pair_variances(None if variances is None else vector(variances),
+                                       None if shared is None else vector(shared))  # fmt: skip
 
     def propagate(
         self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
@@ -184,10 +182,8 @@ class CpuSites:
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Sites and adaptive grids; see the protocol."""
-        tau, nu, side_tau, side_nu = (
-            np.ascontiguousarray(part, np.float32)
-            for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
-        )
+        tau, nu, side_tau, side_nu = (np.ascontiguousarray(part, np.float32)
+            for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu))  # fmt: skip
         low, high = vector(sites.low), vector(sites.high)
         self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
 

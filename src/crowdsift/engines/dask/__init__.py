@@ -108,16 +108,12 @@ def engine(
     try:
         if given is None:
             bounds = worker_ranges(comparisons.offsets, shards or session.count)
-            parts = [
-                without_labels(of_workers(comparisons, begin, end))
-                for begin, end in pairwise(bounds)
-            ]
+            parts = [without_labels(of_workers(comparisons, begin, end))
+                     for begin, end in pairwise(bounds)]  # fmt: skip
             lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
             own = session.threads(len(parts))
-            recipes = [
-                Recipe(part, lists[at] if lists else None, own, len(part))
-                for at, part in enumerate(parts)
-            ]
+            recipes = [Recipe(part, lists[at] if lists else None, own, len(part))
+                       for at, part in enumerate(parts)]  # fmt: skip
             link = DaskMap(session.client, uuid4().hex, recipes)
         else:
             bounds = (0, *(each.end for each in given.ranges))

@@ -100,11 +100,9 @@ class Session:
                 raise RequestError(f"the worker {worker} has no crowdsift; pip install "
                                    f"'crowdsift[dask]=={__version__}' there")  # fmt: skip
             if tuple(theirs) != ours:
-                wrong = ", ".join(
-                    f"{name} {one} there and {two} here"
+                wrong = ", ".join(f"{name} {one} there and {two} here"
                     for name, one, two in zip(("crowdsift", "Python"), theirs, ours, strict=True)
-                    if one != two
-                )
+                    if one != two)  # fmt: skip
                 raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
 
     def log_shards(self, shards: int) -> None:

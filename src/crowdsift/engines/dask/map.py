@@ -51,12 +51,8 @@ async def connected_workers(client: Any) -> dict[str, Any]:
     return dict(known["workers"])
 
 
-_CHANGING = {
-    name
-    for protocol in GridSites.__mro__
-    for name, each in vars(protocol).items()
-    if getattr(each, "changes", False)
-}
+_CHANGING = {name for protocol in GridSites.__mro__ for name, each in vars(protocol).items()
+             if getattr(each, "changes", False)}  # fmt: skip
 
 
 @dataclass
@@ -155,10 +151,8 @@ class DaskMap:
     ) -> None:
         self._client, self._fit, self._order, self._files = client, fit, 0, files
         there = files.workers if files is not None else [""] * len(recipes)
-        self.shards = [
-            ShardRecord(at, recipe, worker)
-            for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))
-        ]
+        self.shards = [ShardRecord(at, recipe, worker)
+            for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))]  # fmt: skip
         self.traffic = Traffic()
 
     def start(self) -> list[Remote]:

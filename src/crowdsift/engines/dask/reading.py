@@ -194,10 +194,8 @@ class FileShards:
         groups = [self.listed[at::count] for at in range(count)]
         found = [submit(labels_of, some, self.options, pure=False) for some in groups]
         while len(found) > 1:
-            found = [
-                submit(united_labels, found[at : at + _FAN], pure=False)
-                for at in range(0, len(found), _FAN)
-            ]
+            found = [submit(united_labels, found[at : at + _FAN], pure=False)
+                     for at in range(0, len(found), _FAN)]  # fmt: skip
         self.labels = found[0]
         labels: Labels = self._sync(self._result(self.labels))
         if not len(labels.loads):
@@ -219,11 +217,8 @@ class FileShards:
 
         found = self._sync(every())
         runs = [np.diff(offsets) for offsets, _ in found]
-        self.sources = [
-            [file for file, rows in zip(self.listed, counts, strict=True) if rows]
-            or self.listed[:1]
-            for _, counts in found
-        ]
+        self.sources = [[file for file, rows in zip(self.listed, counts, strict=True) if rows]
+                        or self.listed[:1] for _, counts in found]  # fmt: skip
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(runs))]).astype(np.int64)
         self.rows = int(offsets[-1])
         return offsets
@@ -236,14 +231,10 @@ class FileShards:
         """Of every shard its block of every one of these files, not there yet."""
         submit = self.session.client.submit
         own = [self.ranges[at] for at in shards]
-        read = [
-            submit(coded_blocks, file, self.options, self.labels, own, pure=False)
-            for file in listed
-        ]
-        return [
-            [submit(operator.getitem, each, at, pure=False) for each in read]
-            for at in range(len(own))
-        ]
+        read = [submit(coded_blocks, file, self.options, self.labels, own, pure=False)
+                for file in listed]  # fmt: skip
+        return [[submit(operator.getitem, each, at, pure=False) for each in read]
+                for at in range(len(own))]  # fmt: skip
 
     async def _held(self, at: int, blocks: list[Any]) -> Any:
         """Offsets of a shard and rows by file, on its worker or, where that is lost, on another."""

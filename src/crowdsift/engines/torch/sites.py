@@ -334,10 +334,8 @@ class TorchSites:
         if not self._types.shape.sides:
             none = torch.zeros(m, dtype=torch.float64, device=self._votes.device)
             return none, none
-        sums = [
-            exact_sum(rows.worker, rows.n.double() * values, m, rows.most_of_worker)
-            for values in (self._side_tau, self._side_nu)
-        ]
+        sums = [exact_sum(rows.worker, rows.n.double() * values, m, rows.most_of_worker)
+                for values in (self._side_tau, self._side_nu)]  # fmt: skip
         return sums[0], sums[1]
 
     def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:

@@ -43,11 +43,9 @@ class PanelPosterior(NamedTuple):
 def panel_posterior(
     L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 0
 ) -> PanelPosterior:
-    """Return the posterior of trusted scores and of biases.
-
-    `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel
-    of each judge.
-    """
+    """Return the posterior of trusted scores and of biases."""
+    # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel
+    # of each judge.
     rng, (judges, K) = np.random.default_rng(seed), (len(panel), L.shape[1])
     n = int(np.clip(_WORK / (max(judges, 1) * K**3), 8, 64))
     panels, eye = int(panel.max(initial=-1)) + 1, np.eye(K)
@@ -100,7 +98,6 @@ def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[
     mean = np.einsum("...ij,...j->...i", covariance, linear)
     noise = rng.normal(size=mean.shape)
     return (
-        mean,
-        covariance,
+        mean, covariance,
         mean + np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), noise),
-    )
+    )  # fmt: skip

@@ -134,10 +134,8 @@ def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[...,
     """Apply `work` to blocks of rows that are small enough to stay in a cache."""
     # By several threads where the engine leaves the host's cores idle.
     rows = max(_BLOCK // columns[0].shape[1], 1)
-    blocks = [
-        [column[begin : begin + rows] for column in columns]
-        for begin in range(0, len(columns[0]), rows)
-    ]
+    blocks = [[column[begin : begin + rows] for column in columns]
+              for begin in range(0, len(columns[0]), rows)]  # fmt: skip
     threads = min(sites.idle_threads() if isinstance(sites, FusedSites) else 1, len(blocks))
     if threads <= 1:
         return [work(*block) for block in blocks]
@@ -223,12 +221,10 @@ def _points(
     padded = np.append(side_only, 0.0)
     place = np.where(is_regular, len(side_only), chosen - regular)
     own_side, own_variance = side_mean[:, None], side_variance[:, None]
-    return WorkerPoints(
-        np.where(is_regular, found.points[row, chosen % types], 0.0),
-        np.append(np.repeat(widths, types), side_only_widths)[chosen],
-        np.where(is_regular, own_side if sided else 0.0, padded[place]),
-        np.where(is_regular, own_variance if sided else 0.0, 0.0),
-    )
+    return WorkerPoints(np.where(is_regular, found.points[row, chosen % types], 0.0),
+                        np.append(np.repeat(widths, types), side_only_widths)[chosen],
+                        np.where(is_regular, own_side if sided else 0.0, padded[place]),
+                        np.where(is_regular, own_variance if sided else 0.0, 0.0))  # fmt: skip
 
 
 def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:

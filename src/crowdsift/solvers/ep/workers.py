@@ -133,10 +133,8 @@ class TypeMixture:
             reliable, adversarial, centre = adversarial, reliable, -centre
         regular = max(float(by_level.sum()), 1e-12)
         held = (reliable, adversarial, regular - reliable - adversarial)
-        shares = [
-            (own + _SHARE_WORKERS * before) / (regular + _SHARE_WORKERS)
-            for own, before in zip(held, SHARES, strict=True)
-        ]
+        shares = [(own + _SHARE_WORKERS * before) / (regular + _SHARE_WORKERS)
+                  for own, before in zip(held, SHARES, strict=True)]  # fmt: skip
         squares = both * max(square - centre**2, 0.0) + _SPREAD_WORKERS * 0.25 * centre**2
         spread = max((squares / (both + _SPREAD_WORKERS)) ** 0.5, MIN_SPREAD)
         new = np.empty(len(state))

@@ -463,10 +463,8 @@ class LowRankPrior(FeaturePrior):
     def _transposed(self, v: Vector) -> Vector:
         """Zᵀv."""
         single = v.astype(np.float32)
-        parts = [
-            np.sqrt(share) * (single @ each).astype(np.float64)
-            for share, each in zip(self.shares, self.blocks, strict=True)
-        ]
+        parts = [np.sqrt(share) * (single @ each).astype(np.float64)
+                 for share, each in zip(self.shares, self.blocks, strict=True)]  # fmt: skip
         return np.concatenate(parts)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
