@@ -1,27 +1,33 @@
 """What `crowdsift ask` promises: replays of recorded votes, plans, load, and kills.
 
-Run with ``python -m benchmarks.ask replay|error|plan|load|kills [--runs N] [--data NAME]``.
+Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME]``.
 
 ``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at
 random; the answer is a recorded vote on that pair, drawn with replacement. The study stops when the
-goal is settled, looked at after every vote. Truth is the ranking by all votes. ``error``: the same
-with simulated votes on items of which the first two are nearly equal. ``plan``: studies with a
-known truth; is the number of votes that each needs in the interval stated before? ``load``: 50
-judges and 3,000 votes. ``kills``: kill -9 at random moments.
+goal is settled, looked at after every vote. Truth is the ranking by all votes. ``plan``: studies
+with a known truth; is the number of votes that each needs in the interval stated before? ``load``:
+50 judges and 3,000 votes. ``kills``: kill -9 at random moments.
 """
 
 from __future__ import annotations
 
 import argparse
+import sqlite3
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import partial
+from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import crowdsift
+from benchmarks.ask_server import Client, Server
 from benchmarks.data import data_folder
 
 MOST = 8_000  # votes of a replay
@@ -121,15 +127,123 @@ def replay(names: list[str], runs: int, goals: list[str], processes: int) -> Non
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
+def _covered(seed: int) -> tuple[int, tuple[int, int, int], int]:
+    """The need of a study with a drawn truth, and the plan made before it."""
+    random = np.random.default_rng([seed, 3])
+    items = [f"i{n}" for n in range(6)]
+    truth = random.standard_normal(len(items))
+
+    def draw(own: np.random.Generator, a: int, b: int) -> tuple[float, Any]:
+        return float(own.random() < 1.0 / (1.0 + np.exp(truth[b] - truth[a]))), None
+
+    votes, _ = study(items, draw, "first", "chosen", seed)
+    made = crowdsift.plan(items=items, goal="first", runs=39, most=MOST, seed=seed)
+    return votes, made.interval, made.most
+
+
+def plans(runs: int, processes: int) -> None:
+    with ProcessPoolExecutor(processes) as pool:
+        found = list(pool.map(_covered, range(runs)))
+    inside = sum(low <= votes <= high for votes, (low, _, high), _ in found)
+    print(f"plan: the need lies in the 90 % interval in {inside} of {runs} studies")
+
+
+def load(judges: int = 50, votes: int = 3_000, pause: float = 0.5) -> None:
+    """Judges who answer after about `pause` seconds each; seconds of every answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        items = "".join(f"i{n},Text {n}\n" for n in range(40))
+        (Path(folder) / "items.csv").write_text(f"item,text\n{items}")
+        server = Server(Path(folder), "items.csv", "--goal", "top-3")
+        taken: list[float] = []
+
+        def judge(number: int) -> None:
+            random = np.random.default_rng(number)
+            client = Client(server.port, server.judges.partition("#")[2])
+            time.sleep(random.uniform(0, 2 * pause))
+            client.join(f"judge {number}")
+            for _ in range(votes // judges):
+                time.sleep(random.uniform(0.5, 1.5) * pause)
+                if not client.held:
+                    break
+                left = int(client.held[0]["left"]["text"].split()[1])
+                right = int(client.held[0]["right"]["text"].split()[1])
+                better = random.random() < 1.0 / (1.0 + np.exp(0.05 * (left - right)))
+                begin = time.perf_counter()
+                client.vote("left" if better else "right")
+                taken.append(time.perf_counter() - begin)
+
+        threads = [threading.Thread(target=judge, args=(n,)) for n in range(judges)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            status, found = Client(server.port, server.owner).call("/api/study")
+            assert status == 200
+            fits = found["result"]["votes"]
+        finally:
+            server.stop()
+        at = 1_000 * np.quantile(taken, (0.5, 0.95, 0.99, 1.0))
+        print(
+            f"load: {len(taken)} votes of {judges} judges, {found['answers']} stored, {fits} fitted"
+        )
+        print("ms: median {:.0f}, 95 % {:.0f}, 99 % {:.0f}, longest {:.0f}".format(*at))
+
+
+def kills(moments: int = 50) -> None:
+    """Kill -9 while a judge votes; what was under way is sent again after the restart."""
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        names = "".join(f"i{n}\n" for n in range(80))
+        (Path(folder) / "items.csv").write_text(f"item\n{names}")
+        token, body = "", None
+        sent: set[str] = set()
+        acknowledged: set[str] = set()
+        for _ in range(moments):
+            server = Server(Path(folder), "items.csv")
+            client = Client(server.port, token or server.judges.partition("#")[2])
+            if not token:
+                client.join("ann")
+                token = client.token
+            if body is not None and client.call("/api/vote", body)[0] == 200:
+                acknowledged.add(body["id"])
+            client.begin()
+            killer = threading.Timer(random.uniform(0.0, 0.4), server.process.kill)
+            killer.start()
+            with suppress(OSError, HTTPException, IndexError):
+                while True:
+                    body = {"id": f"vote-{len(sent):06d}", "question": client.held.pop(0)["id"],
+                            "answer": "left", "held": [q["id"] for q in client.held]}  # fmt: skip
+                    sent.add(body["id"])
+                    status, found = client.call("/api/vote", body)
+                    if status == 200:
+                        acknowledged.add(body["id"])
+                        client.held += found["questions"]
+            killer.join()
+            server.kill()
+        store = sqlite3.connect(Path(folder) / "study.sqlite")
+        stored = [each for (each,) in store.execute("SELECT id FROM answers")]
+        store.close()
+    lost, twice = len(acknowledged - set(stored)), len(stored) - len(set(stored))
+    print(f"{moments} kills, {len(acknowledged)} votes acknowledged, {lost} lost, {twice} twice")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("replay",))
+    parser.add_argument("what", choices=("replay", "plan", "load", "kills"))
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--goals", nargs="*", default=["first", "top-3"])
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
-    replay(given.data, given.runs, given.goals, given.processes)
+    if given.what == "replay":
+        replay(given.data, given.runs, given.goals, given.processes)
+    elif given.what == "plan":
+        plans(min(given.runs, 100), given.processes)
+    elif given.what == "load":
+        load()
+    else:
+        kills()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import csv
 import sqlite3
 
 import pytest
-from ask_server import Server
+from benchmarks.ask_server import Server
 from benchmarks.browser import CHROMIUM, WIDER, find_chromium
 from hostile import HOSTILE
 

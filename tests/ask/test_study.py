@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from http.client import HTTPException
 
 import pytest
-from ask_server import Client, Server
+from benchmarks.ask_server import Client, Server
 from hostile import HOSTILE
 
 import crowdsift
@@ -359,6 +359,12 @@ def test_what_is_refused(server):
         assert found[0] == status, (path, body, headers, found)
     bob = joined(server, "bob")
     assert bob.call("/api/vote", vote)[0] == 422  # the question of somebody else
+    odd = (
+        '{"id": "vote-000009", "question": "%s", "answer": "left", "milliseconds": %s, "held": %s}'
+    )
+    for milliseconds, held in (("NaN", "{}"), ("Infinity", "7"), ("1e999", "null"), ('"x"', "[3]")):
+        text = odd % (bob.held[0]["id"], milliseconds, held)
+        assert bob.call("/api/vote", text)[0] == 200
     same = {"Origin": f"http://127.0.0.1:{server.port}", "Sec_Fetch_Site": "same-origin"}
     assert ann.call("/api/vote", vote, **same)[0] == 200
     open_link = Client(server.port, server.judges.partition("#")[2])

@@ -22,6 +22,7 @@ import time
 import zipfile
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -376,7 +377,9 @@ class Application:
         if self.store.settings.get("consent") and not judge.consented:
             raise HTTPException(403, "please agree to the text first")
         taken = body.get("milliseconds")
-        taken = min(max(int(taken), 0), _LONGEST) if isinstance(taken, int | float) else 0
+        if not isinstance(taken, int | float) or not isfinite(taken):
+            taken = 0
+        taken = int(min(max(taken, 0), _LONGEST))
         vote = Vote(vote_id, question.left, question.right, answer, taken, question.gold)
         (stored,) = await asyncio.wrap_future(self.store.add_vote(judge, vote, question.number))
         if judge.withdrawn:
@@ -386,7 +389,9 @@ class Application:
             self.store.answers += answer != "skip"
             self.chooser.note(vote.left, vote.right)
             self._changed.set()
-        held = [q for text in body.get("held", [])[:_AHEAD] if (q := opened(str(text), key))]
+        held = body.get("held")
+        held = held[:_AHEAD] if isinstance(held, list) else []
+        held = [found for text in held if (found := opened(str(text), key))]
         return JSONResponse({"stored": bool(stored), **self._next(judge, held)})
 
     async def undo(self, request: Request) -> Response:

@@ -40,10 +40,12 @@ class Server:
         self.owner = self.study.partition("#")[2]
 
     def kill(self) -> None:
+        """End the server at once."""
         self.process.kill()
         self._end()
 
     def stop(self) -> int:
+        """End the server as Ctrl-C does, and return its status."""
         self.process.send_signal(signal.SIGINT)
         return self._end()
 
@@ -65,6 +67,7 @@ class Client:
         self.held: list[dict[str, Any]] = []
 
     def call(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Return status and content of the answer to a request."""
         sent = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         text = None if body is None else body if isinstance(body, str) else json.dumps(body)
@@ -76,12 +79,14 @@ class Client:
         return answer.status, json.loads(content) if kind == "application/json" else content
 
     def join(self, name: str) -> None:
+        """Join by the open link."""
         status, found = self.call("/api/join", {"name": name})
         assert status == 200, found
         self.token = found["token"]
         self.begin()
 
-    def begin(self) -> dict[str, Any]:
+    def begin(self) -> Any:
+        """Take the first questions."""
         status, found = self.call("/api/judge")
         assert status == 200, found
         self.held = found["questions"]
