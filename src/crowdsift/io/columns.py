@@ -143,10 +143,9 @@ def listed(table: Source) -> str:
 class Plan:
     """Say how a table is read.
 
-    `format`: the format, `PLAIN` for our own columns; `layout`: the roles that say what was
-    compared and how it came out; empty until rows are unfolded; `roles`: the column of every role;
-    `context`: the column of contexts that the format has, "" for none; `by`: the column of contexts
-    that is used, or several, "" for none; `covariates`: the columns of every covariate.
+    `format` is `PLAIN` for our own columns; `layout` holds the roles of items and answers (empty
+    until rows are unfolded); `roles` maps each role to its column; `context` is the format's column
+    of contexts and `by` the one (or those) in use, "" for none; `covariates` their columns.
     """
 
     format: Format
@@ -391,10 +390,7 @@ def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
 
 
 class CovariateColumns(NamedTuple):
-    """Name the column of a covariate in favour of the first item, or those of both items.
-
-    With `value` or `other`, 1 where a column has that value, or what the other column has.
-    """
+    """Name the column of a covariate in favour of the first item, or the columns of both items."""
 
     first: str
     second: str | None

@@ -161,7 +161,7 @@ class FileSource(Source):
         return self._parts[0].type_of(name) == "VARCHAR" and not numbered
 
     def _collect_labels(self, name: str) -> None:
-        """The distinct labels of a column of all parts, numbered."""
+        """Assign a number to every distinct label of a column over all files."""
         column = quoted(name)
         scans = " UNION ALL ".join(f"SELECT {column} AS label FROM {scan(p)}" for p in self._parts)
         self._run(
@@ -488,7 +488,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
-    """The table `labels` of the distinct entries of columns: label, how it is shown, code."""
+    """Return the SQL of the table `labels`: each distinct entry, its displayed form, its code."""
     # With `ordered` the codes follow the order of the labels as shown.
     shown_as = "label"
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies

@@ -112,10 +112,7 @@ class GoldLabels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gold:
-    """Codes of items of the votes: `winner[i]` is known to be better than `loser[i]`.
-
-    Distinct pairs without a contradiction, in the order of their codes.
-    """
+    """Hold codes of distinct, consistent pairs: `winner[i]` is known to be better than `loser[i]`."""
 
     winner: NDArray[np.uint32]
     loser: NDArray[np.uint32]
@@ -561,7 +558,7 @@ def _numbers(table: Any, name: str) -> NDArray[np.float64]:
 
 
 def _lists(table: Any, name: str) -> list[Any] | None:
-    """The lists of a column, which text files hold as [1, 2, ...]; None where it has none."""
+    """Return the lists of a column, which text files write as [1, 2, ...]; None if it has none."""
     first = table.value(name, 0)
     if isinstance(first, str) and first.lstrip().startswith("["):
         rows = [row[0] for row in table.rows([name])]

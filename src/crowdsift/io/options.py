@@ -30,11 +30,7 @@ _REMEMBERED = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Hold what a user says about votes beside where they are: the parameters of `crowdsift.read`.
-
-    Public functions take these as keyword arguments and pass one record on. `by` has one name as
-    text, several as a tuple; the others are as `crowdsift.read` describes them.
-    """
+    """Hold the options of `crowdsift.read`; `by` is a text for one column, a tuple for several."""
 
     columns: Mapping[str, str] = field(default_factory=lambda: _NONE)
     format: str = "auto"

@@ -45,12 +45,11 @@ _OURS = "crowdsift {}"
 
 @dataclass
 class Part:
-    """One file: the link to it, its name in messages, what it is, its columns and their types.
+    """Describe one file: its link, its name in messages, its kind, its columns and their types.
 
-    `constant` are columns that the names of its folders give (worker=bob/), where these were
-    asked for; `broken` the rows that are no records and why; `sampled` whether the columns are
-    those of the first rows of a large file only; `numeric` the columns of text that a condition
-    compares with numbers.
+    `constant` are columns from names of folders (worker=bob/); `broken` the rows that are no
+    records, with reasons; `sampled` says that the columns come from the first rows of a large file;
+    `numeric` are the columns of text that a condition compares with numbers.
     """
 
     path: str

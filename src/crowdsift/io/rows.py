@@ -283,10 +283,9 @@ def _number(text: str) -> int:
 
 @dataclass
 class Selection:
-    """Record what becomes of every row of a loaded table; the first reason counts.
+    """Record the fate of every row of a table; the first reason counts.
 
-    Where several rows are of one record (a ranking), `record` says of which: it is used or not as
-    a whole, and the records are counted.
+    If `record` joins rows, as for rankings, records are used and counted as a whole.
     """
 
     table: Source
@@ -328,10 +327,7 @@ class Selection:
     def drop_duplicates(
         self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None
     ) -> None:
-        """Use the first of the rows that are equal in the columns, and none that was seen before.
-
-        Rows without an entry are not equal to any other.
-        """
+        """Keep the first of the rows that are equal in the columns, unless it was seen before."""
         names = [resolve_column(self.table, name, _NAMING) for name in columns]
         rows = self.rows
         key = np.zeros(len(rows), np.int64)

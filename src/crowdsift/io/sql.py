@@ -160,7 +160,7 @@ def exhausted(error: Exception) -> ResourceError:
 
 
 def memory_limit() -> int | None:
-    """What DuckDB may take before it spills: half of what there is, the rest is for the codes."""
+    """Return the memory DuckDB may use before it writes to disk: half of what is available."""
     there = available_memory()
     return None if there is None else max(there // 2, 200 * 10**6)
 

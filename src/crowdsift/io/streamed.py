@@ -40,10 +40,7 @@ _COLUMNS = {"first": np.uint32, "second": np.uint32, "outcome": np.float32, "wei
 
 
 def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
-    """Return votes in mapped files; None if they fit into memory, or need what only memory allows.
-
-    That is all but Parquet files with the columns winner, loser and worker.
-    """
+    """Return votes in mapped files; None if they fit into memory or are not plain Parquet votes."""
     if not isinstance(votes, str | os.PathLike) or not is_plain(options) or not is_parquet(votes):
         return None
     memory, threads = size_of(options.memory), thread_count(options.threads)

@@ -124,7 +124,7 @@ def _rows(votes: Comparisons, whole: bool) -> Iterator[tuple[object, ...]]:
 
 
 def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
-    """What every spammer does; of combined a quarter each, the remainder in the order of KINDS."""
+    """Return the kind of every spammer; "combined" has a quarter of each, in the order of KINDS."""
     if kind != "combined":
         return np.full(spammers, kind)
     return np.sort(np.arange(spammers) % 4).astype(int).choose(KINDS[:4])

@@ -190,29 +190,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Unfolded:
-    """Columns of votes, and for each the number of the record that it was made of.
+    """Hold columns of votes, and for each vote the number of the record it was made from.
 
-    Attributes
-    ----------
-    columns
-        The entries by the name of the column: names of our own layouts, and further ones.
-    record
-        For every vote the record (annotation, ranking) it is of, counted from 0.
-    row
-        For every record the row of the source that holds it.
-    aside
-        Records that are void, and why.
-    empty
-        Records without an answer.
-    context
-        The column of contexts, "" for none.
-    texts
-        The whole texts of labels that were cut, for writing.
-    in_place
-        Where every row of the source is one vote: the source's column of each of ours.
-    ranks, max_diff
-        Where records are rankings: the ranks of both items of every vote, and whether a record is
-        the best and the worst of several items (ranks 0, 1, 2), which is one choice.
+    `record` is the record of every vote, `row` the source row of every record, `aside` the void
+    records with reasons, `empty` the records without an answer, `context` the column of contexts
+    ("" for none), `texts` the whole texts of cut labels. `in_place` maps our columns to the source's
+    if every row is one vote. For rankings, `ranks` holds the ranks of both items of every vote, and
+    `max_diff` says whether records are best-worst choices (ranks 0, 1, 2).
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -263,12 +247,12 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
 
 
 def filter_names(names: Iterable[str], mark: str) -> list[str]:
-    """The names that a mark stands for."""
+    """Return the names that match a pattern."""
     return [name for name in names if fnmatchcase(name, mark)]
 
 
 def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of names that differ in nothing but the side they name.
+    """Return pairs of names that differ only in the side they name.
 
     Examples
     --------
@@ -290,6 +274,6 @@ def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name: image_a, imageA and image-A are image and a."""
+    """Split a name into words: image_a, imageA and image-A give "image" and "a"."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
     return [part.casefold() for part in parts]

@@ -48,7 +48,7 @@ _SINGLE = Format(
 
 
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """A row holds two games: the first with model_1 on the left, the second the other way round."""
+    """Make two votes of every row: model_1 is on the left in the first game only."""
     # `g2_winner` names the model, not the side, so nothing is turned here.
     names = ("model_1", "model_2", "g1_winner", "g2_winner", roles["worker"])
     columns: dict[str, list[Any]] = {"left": [], "right": [], "winner": [], "worker": []}

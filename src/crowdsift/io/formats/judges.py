@@ -117,11 +117,7 @@ _PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
 
 
 def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Make a vote of every verdict: `winner` names the output, `swap` says which was shown first.
-
-    Verdicts are rows, or in a list `results` of stages, of which the last counts; a stage has an
-    object "swap = False" and an object "swap = True".
-    """
+    """Make a vote of every verdict; `winner` names the output, `swap` which was shown first."""
     context = next((name for name in _TASKS if name in table.names), "")
     worker = roles.get("worker", "")
     nested = "winner" not in table.names

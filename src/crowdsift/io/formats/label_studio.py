@@ -106,7 +106,7 @@ def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 
 def _answered(data: dict[str, Any]) -> str:
-    """The column of the answer: an object or a word for a side, and not one of the two sides."""
+    """Return the name of the column that holds the answer, which is not one of the two sides."""
     words = {*(word for pair in SIDE_WORDS for word in pair), *TIE_WORDS}
     for name, value in data.items():
         choice = _selected(value)

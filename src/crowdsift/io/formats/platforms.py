@@ -34,7 +34,7 @@ def task_answer(text: str) -> str:
 
 
 def _answers(value: Any, name: str = "") -> list[str]:
-    """The leaves of an answer: texts and numbers as they are, names of buttons that are on."""
+    """Return the texts and numbers within an answer, and the names of the buttons that are on."""
     if isinstance(value, bool):
         return [name] if value else []
     if isinstance(value, list):

@@ -341,7 +341,7 @@ Answer = tuple[Any, list[tuple[str, float]], str]
 
 
 def _parts(row: dict[str, Any]) -> tuple[dict[str, Any], list[Answer]]:
-    """The fields of a record and its rankings, in any of the three forms of Argilla."""
+    """Return the fields of a record and its rankings, from any of the three forms of Argilla."""
     if isinstance(row.get("fields"), dict) and "responses" in row:  # records of to_json
         return row["fields"], list(_of_responses(row["responses"]))
     fields = {k: v for k, v in row.items() if "." not in k and k not in _OWN}
@@ -376,7 +376,7 @@ def _is_answer(value: Any) -> bool:
 
 
 def _ranking(value: Any) -> Iterator[tuple[str, float]]:
-    """The names of fields with their ranks: given with them, or in their order."""
+    """Yield the names of fields with their ranks, which are given or follow from the order."""
     if isinstance(value, str):
         value = json.loads(value)
     for place, each in enumerate(value or []):
@@ -399,13 +399,13 @@ def _text(
 
 
 def _prompt(fields: dict[str, Any], ranked: set[str], whole: dict[str, str]) -> str:
-    """What was not ranked: the prompt, and whatever else was shown."""
+    """Return the label of the fields that were not ranked, such as the prompt."""
     others = [value for name, value in fields.items() if name not in ranked and value is not None]
     return _label("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others), whole)
 
 
 def _label(text: str, whole: dict[str, str]) -> str:
-    """The label of a text, which is kept where it is cut."""
+    """Return the label of a text, and keep the whole text if the label is cut."""
     label = cut(text)
     if label != text:
         whole[label] = text

@@ -75,7 +75,7 @@ def _beginning(one: str, two: str) -> str:
 
 
 def _rest(messages: list[Any], shared: int) -> str | None:
-    """The label of the messages after the shared ones, the last of which is the assistant's."""
+    """Return the label of the messages after the shared ones; the last is the assistant's."""
     if len(messages) - shared == 1 or reply_label(messages) is None:
         return reply_label(messages)
     return cut(json.dumps(messages[shared:], ensure_ascii=False))
