@@ -97,10 +97,7 @@ def open_votes(
 def _reweighted(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
 ) -> Comparisons:
-    """Return the pairs of rankings with the weights that give them the rankings' information.
-
-    These depend on scores and reliabilities, which are estimated in turn; see `pair_weights`.
-    """
+    """Return the pairs of rankings with weights that give them the rankings' information."""
     assert votes.choices is not None
     scores, slopes = np.zeros(votes.n_items), np.zeros(votes.n_workers)
     plain = replace(votes, choices=None)
@@ -187,17 +184,7 @@ def _as_votes(
 def estimate_model(
     opened: OpenVotes, start: Any = None, progress: Progress | None = None
 ) -> Estimate:
-    """Estimate a model from votes.
-
-    Parameters
-    ----------
-    opened
-        The votes on their engine.
-    start
-        Where to begin: a `Fit`, the folder of a checkpoint or a `Start`; None begins afresh.
-    progress
-        Called after every iteration.
-    """
+    """Estimate a model from open votes, from a `Fit`, a checkpoint or a `Start` if one is given."""
     model, engine = opened.model, opened.engine
     votes = opened.votes if opened.votes.features is None else opened.prepared
     if votes.panels is not None:  # from the beginning: nothing is kept to start from
@@ -239,10 +226,9 @@ def estimate_votes(
 
 
 def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
-    """Centre the scores, give them the sign of gold where it is free, and drop gold's own rows.
+    """Centre the scores, give them the sign of gold if it is free, and drop gold's own rows.
 
-    Return the estimate with the component of every item, and how gold agrees with the scores where
-    it settles no more than their sign: each pair with the sign that the others give.
+    Return the estimate and, if gold settles only the sign, how gold agrees with the scores.
     """
     model, gold = opened.model, opened.gold
     component = opened.engine.facts.component if found.component is None else found.component
@@ -263,10 +249,7 @@ def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | N
 
 
 def gold_left_out(opened: OpenVotes, resources: Resources) -> Agreement | None:
-    """Compare gold pairs with scores that were found without them, where the fit uses gold.
-
-    The pairs are left out in at most five folds, each with a fit from the beginning.
-    """
+    """Compare gold pairs with scores fitted without them, in at most five folds."""
     gold, model, votes = opened.gold, opened.model, opened.votes
     assert gold is not None
     fold = np.arange(len(gold)) % _GOLD_FOLDS
@@ -289,10 +272,7 @@ def with_groups(
     resources: Resources,
     progress: Progress | None = None,
 ) -> Estimate:
-    """Return the estimate with an effect of groups of votes where the method finds one.
-
-    Votes with gold, of few groups or of many items are left to the sandwich.
-    """
+    """Return the estimate with an effect of groups of votes, if the method finds one."""
     model, votes = opened.model, opened.votes
     if rows is None or rows.group is None or not model.takes_groups or opened.gold is not None:
         return found

@@ -43,11 +43,7 @@ def _left_out(
 
 @dataclass(frozen=True)
 class Tuning:
-    """A hyper-parameter chosen by left-out votes.
-
-    `model`: the model with the chosen value; `parameter`, `value`: what was chosen; `tried`: every
-    value with its mean left-out log-likelihood, in the order of values.
-    """
+    """Hold the model with the chosen hyper-parameter, and the left-out log-likelihoods tried."""
 
     model: Model
     parameter: str

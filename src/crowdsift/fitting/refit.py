@@ -191,13 +191,10 @@ class Rescored(NamedTuple):
 
 
 class Nearby:
-    """Scores of votes that are nearly those of a fit: what a search needs, without tables.
+    """Score votes that differ little from those of a fit, for searches, without tables.
 
-    The first fit of a series starts from the earlier fit and decides anew what evidence decides,
-    as whether pairs have an effect; the next ones start there and hold it. `whole`, which decides
-    everything for its votes, verifies what a search ends with.
-
-    `gold`, `threads`: the pairs that the fit was given, if any, and how many threads to use.
+    The first fit decides anew what evidence decides; the next ones start there and keep it.
+    `whole`, which decides everything for its votes, verifies the result of a search.
     """
 
     def __init__(self, earlier: Fit, gold: Any, threads: int | None) -> None:
@@ -219,7 +216,7 @@ class Nearby:
         return plain and not earlier.summary.get("group_effect")
 
     def quick(self, votes: Comparisons) -> Rescored | None:
-        """The scores; None where they were not found, and a whole fit is needed."""
+        """Return the scores; None if they did not converge and a complete fit is needed."""
         with self._opened(votes) as opened:
             start = self._start(votes)
             if start is None:
@@ -231,7 +228,7 @@ class Nearby:
             return Rescored(found[0], opened.engine.facts.component)
 
     def whole(self, votes: Comparisons) -> Rescored | None:
-        """The scores of a fit that decides everything for these votes, from the nearest start."""
+        """Return the scores of a complete fit to these votes, started from the nearest estimate."""
         with self._opened(votes) as opened:
             start = self._start(votes)
             if start is None:
@@ -263,7 +260,7 @@ class Nearby:
 
 
 def with_history(earlier: Fit, later: Fit) -> dict[str, Any]:
-    """The summary of a later fit with the history of the earlier one and both as they are."""
+    """Return the summary of a later fit, with the history of both fits."""
     before = list(earlier.summary.get("history") or [_entry(earlier)])
     entries = [*before, _entry(later)]
     if len(entries) > MAX_HISTORY:
@@ -272,7 +269,7 @@ def with_history(earlier: Fit, later: Fit) -> dict[str, Any]:
 
 
 def _entry(fit: Fit) -> dict[str, Any]:
-    """The best items of the first component as they are now."""
+    """Return the entry of a fit in the history: the best items of the first component."""
     table, by = fit.item_table, fit.summary.get("by")
     rows = np.flatnonzero(table["component"] == table["component"][0])[:MAX_HISTORY_ITEMS]
     return {
@@ -286,7 +283,7 @@ def _entry(fit: Fit) -> dict[str, Any]:
 def ranks_over_updates(
     history: list[dict[str, Any]], most: int = 12
 ) -> tuple[list[float], dict[str, list[int | None]]]:
-    """The votes of every entry, and the ranks of the items that are the best now."""
+    """Return the votes of every entry of a history, and the ranks of the items best now."""
     # None where an item was not among the best, or not there, at the time.
     places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
     best = history[-1]["items"][:most] if history else []

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 
 
 class VoteRows(NamedTuple):
-    """Votes as they were read, in the codes of the comparisons made of them.
+    """Hold votes row by row, in the codes of their comparisons.
 
-    `group` is the code of the value in `grouped_by`, `time` the moment of the vote; None where
-    no such column was named. `batch` holds all rows as they were read, where it was asked for.
+    `group` and `time` are None if no such column was named; `batch` holds all rows if requested.
     """
 
     first: NDArray[np.int64]
@@ -55,16 +54,7 @@ def read_rows(
     votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None,
     batch: bool = False,
 ) -> tuple[Comparisons, VoteRows]:  # fmt: skip
-    """Read votes, and from the same rows the columns that say what goes together, and when.
-
-    Parameters
-    ----------
-    votes, options
-        As for `crowdsift.read`; votes that are read already have no columns any more.
-    group, time
-        The names of the columns.
-    batch
-        Whether to keep all rows and columns, of a batch of Mechanical Turk, to write them back.
+    """Read votes, and from the same rows their groups and times.
 
     Examples
     --------
@@ -102,7 +92,7 @@ def read_rows(
 def votes_and_rows(
     votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None
 ) -> tuple[Comparisons, VoteRows | None]:
-    """The votes, and row by row their group and time where such columns are named."""
+    """Return the votes, and the group and time of every row if such columns are named."""
     if isinstance(group, VoteRows):
         return read_votes(votes, options), group
     for name, given in (("dependent_by", group), ("time_column", time)):
@@ -117,17 +107,7 @@ def votes_for_fit(
     votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None,
     resources: Resources, needs_rows: bool,
 ) -> tuple[Comparisons, VoteRows | None]:  # fmt: skip
-    """As `votes_and_rows`; read by the engine itself where it can, and no row is needed here.
-
-    Parameters
-    ----------
-    votes, options, group, time
-        As for `votes_and_rows`.
-    resources
-        The engine and its options.
-    needs_rows
-        Whether something needs all rows in this process.
-    """
+    """Read as `votes_and_rows`, by the engine itself if it can and no row is needed here."""
     nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
     if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
         read = read_by_engine(resources.engine, votes, options, resources.options)
@@ -154,7 +134,7 @@ def _labels(
 
 
 def times_of(labels: Iterable[Any], column: str) -> Vector:
-    """Times as numbers: numbers as they are, dates and their texts as seconds.
+    """Convert times to numbers: numbers are kept, dates and their texts become seconds.
 
     Examples
     --------
@@ -165,7 +145,7 @@ def times_of(labels: Iterable[Any], column: str) -> Vector:
 
 
 def _time(label: Any, column: str) -> float:
-    """A time as a number: seconds of a date, a number as it is."""
+    """Convert a time to a number: a date becomes seconds, a number is kept."""
     if isinstance(label, datetime):
         return label.timestamp()
     if isinstance(label, date):
@@ -200,16 +180,7 @@ _TAKES = {
 def refuse_unused(
     chosen: Model, known: bool, *, covariates: bool, classes: bool, tune: bool, items: bool = False
 ) -> None:
-    """Refuse options that change nothing.
-
-    Parameters
-    ----------
-    chosen
-        The model.
-    known
-        Whether it is one of our own methods.
-    covariates, classes, tune, items
-        Whether these were asked for.
+    """Refuse options that would change nothing for this model.
 
     Examples
     --------

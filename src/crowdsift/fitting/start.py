@@ -118,7 +118,7 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
 
 
 def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:
-    """The sites of earlier votes in the codes of these; gold is the worker after the last."""
+    """Return earlier sites in the codes of these votes; gold is the worker after the last."""
     if earlier.sites is None:
         return None
     known = earlier.worker_table["worker"].tolist()
@@ -139,10 +139,7 @@ _EVERY, _WRITTEN = 1.0, 10.0  # seconds between copies, and between files
 
 
 class Checkpoints:
-    """Progress of a fit that keeps its iterate.
-
-    `folder`: where to write it every ten seconds; None: only when `save` is called.
-    """
+    """Keep the iterate of a fit and write it to `folder` every ten seconds, or by `save` only."""
 
     def __init__(
         self, folder: str | os.PathLike[str] | None, model: Model, votes: Comparisons,
@@ -154,7 +151,7 @@ class Checkpoints:
         self._kept = self._written = -np.inf
 
     def __call__(self, number: int, measure: float) -> None:
-        """An iteration is done."""
+        """Pass the number and the measure of an iteration to the progress function."""
         if self._progress is not None:
             self._progress(number, measure)
 

@@ -112,7 +112,7 @@ class GoldLabels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gold:
-    """Hold codes of distinct, consistent pairs: `winner[i]` is known to be better than `loser[i]`."""
+    """Hold codes of distinct, consistent pairs: `winner[i]` is better than `loser[i]`."""
 
     winner: NDArray[np.uint32]
     loser: NDArray[np.uint32]

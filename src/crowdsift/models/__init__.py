@@ -56,7 +56,7 @@ def model(name: str, **values: Any) -> Model:
 
 
 def as_model(method: str | Model, dimensions: int | str | None = None) -> Model:
-    """The model of a name, or the one that is given; with a number of dimensions, or "auto"."""
+    """Return the model of that name, or the given model, with the given number of dimensions."""
     if not isinstance(method, str | Model):
         raise RequestError(f"method must be a name or a model, not {method!r}")
     found = model(method) if isinstance(method, str) else method

@@ -105,13 +105,6 @@ def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSuppor
     the number of votes), and at most 2. A worker is for the sign with P(β > typical/4) and against
     it with P(β < -typical/4), so that nearly random workers have no say, however many they are.
 
-    Parameters
-    ----------
-    beta, below
-        The reliability of every worker, 0 for one who clicks at random, and its distribution.
-    votes
-        The number of votes of every worker.
-
     Examples
     --------
     >>> beta = np.array([3.0, 3.0, *[-0.25] * 9])
@@ -169,10 +162,7 @@ class WorkerEstimate:
     extra: dict[str, Vector] = field(default_factory=dict)
 
     def sign_support(self, votes: Vector) -> SignSupport | None:
-        """Count informative workers for and against the sign; None without reliabilities.
-
-        `votes` are those of every worker; workers beyond its length (gold) are left out.
-        """
+        """Count informative workers, without gold, for and against the sign; None if unknown."""
         if self.reliability is None or self.reliability_sd is None:
             return None
         some, level = slice(len(votes)), self.random_level
@@ -304,12 +294,12 @@ class Model(ABC):
             raise RequestError(f"{self.name}: {name} must be {bound}, not {value}")
 
     def parameters(self) -> dict[str, Any]:
-        """The hyper-parameters by name, as JSON can hold them."""
+        """Return the hyper-parameters by name, as values that JSON can hold."""
         values = asdict(self)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons in the form that the model needs, or an error that says what lacks."""
+        """Return the comparisons in the form the model needs; raise an error if something lacks."""
         return comparisons
 
     def in_one_dimension(self) -> Model:
@@ -321,7 +311,7 @@ class Model(ABC):
         return self.bytes_a_comparison * len(comparisons)
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
-        """The model in the form that these votes allow, and what it then leaves out."""
+        """Return the model in the form that these votes allow, and a note of what it leaves out."""
         return self, ""
 
     @abstractmethod
@@ -350,7 +340,7 @@ class Model(ABC):
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
-        """The estimate, with the features of the items where they have some and it takes them."""
+        """Fit the votes, with the features of votes or items if there are any and it takes them."""
         self.refuse_votes(votes)
         if votes.features is not None and self.takes_covariates:
             return self.estimate_with_covariates(engine, votes, progress)
@@ -369,10 +359,9 @@ class Model(ABC):
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Scores of nearly the same votes, and from where to go on to others.
+        """Score nearly the same votes for a search; return where to continue, None to fit anew.
 
-        A part of the work of `resume`, for searches. What evidence decides is decided anew only if
-        `decide`; None where only a whole fit can tell.
+        What evidence decides is decided again only if `decide`.
         """
         return None
 
@@ -384,14 +373,9 @@ class Model(ABC):
         before: Estimate,
         progress: Progress | None = None,
     ) -> Estimate | None:
-        """The estimate with an effect of groups of votes, where there clearly is one.
+        """Fit with an effect of groups of votes; None if the evidence does not support one.
 
-        Parameters
-        ----------
-        engine, groups
-            The votes in which an item in a group is an item.
-        whole, before
-            The engine of the votes without groups, and the estimate of those.
+        In `engine` an item within a group is an item; `whole` and `before` are without groups.
         """
         return None
 
@@ -404,10 +388,7 @@ class Model(ABC):
         return self.left_out(engine, estimate)
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
-        """The workers' parameters that go with -r, where the sign is free.
-
-        `level` is the reliability of a worker who clicks at random.
-        """
+        """Return the workers' parameters for -r; `level` is the reliability of random clicks."""
         return 2.0 * level - theta
 
     @abstractmethod

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScorePrecision:
-    """L + shift·I of scores that are then divided by `size`, L by its pairs.
-
-    Left-out votes and accuracies need no covariance, which takes longer to make than the scores of
-    a few thousand votes.
-    """
+    """Hold the precision L + shift·I of scores, L by pairs; scores are then divided by `size`."""
 
     low: NDArray[np.uint32]
     high: NDArray[np.uint32]
@@ -62,10 +58,7 @@ _BATCHED = 48  # items up to which components of one size are inverted together
 
 
 class Block(NamedTuple):
-    """Components of one size: their items, one row per component, and R with RᵀR the covariance.
-
-    That of the level of a component is included, which is independent of the differences.
-    """
+    """Hold the components of one size: their items by row, and R with RᵀR the covariance."""
 
     items: NDArray[np.int64]
     root: Vector
@@ -77,13 +70,10 @@ class Block(NamedTuple):
 
 
 class ComponentCovariance:
-    """The covariance of scores about the means of their components, where it is exact.
+    """Hold the covariance of scores about the means of their components, where it is exact.
 
-    `low`, `high`, `weight`: the pairs of items and their weights in the Laplacian L; others than
-    those within small components are not looked at; `shift`, `size`: the precision is that of L +
-    shift·I, of scores that are then divided by `size`.
-    `blocks`: the components by size, those of at least two items; `pairs`, `shift`, `scale`: the
-    pairs that were looked at with their weights, the shift and the size.
+    `low`, `high`, `weight` are the pairs in the Laplacian L. The precision is L + shift·I, of the
+    scores before the division by `size`. `blocks` are the components of two or more items, by size.
     """
 
     def __init__(
@@ -116,7 +106,7 @@ class ComponentCovariance:
         self, items: NDArray[np.int64], row: NDArray[np.int64], one: NDArray[np.int64],
         two: NDArray[np.int64], weight: Vector,
     ) -> Block:  # fmt: skip
-        """The roots of components of one size; those that are improper count as not exact."""
+        """Return the roots of components of one size; improper ones are marked as not exact."""
         # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
         # differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is
         # tiny.
@@ -180,7 +170,7 @@ class ComponentCovariance:
         return result
 
     def deviations(self, otherwise: Vector | None) -> Vector | None:
-        """Standard deviations of all scores: exact, or else as given; None where all lack."""
+        """Return exact standard deviations if available, otherwise the given; None without any."""
         if otherwise is None and not self.exact.any():
             return None
         otherwise = np.full(len(self.component), np.nan) if otherwise is None else otherwise
@@ -224,7 +214,7 @@ def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 def level_variance(component: NDArray[np.integer]) -> Vector | float:
-    """The variance of the mean of every item's component where that is known from N(0, 1) alone."""
+    """Return the variance of the mean of every item's component under the prior N(0, 1)."""
     sizes = np.bincount(component)
     return 1.0 / len(component) if len(sizes) == 1 else np.asarray(1.0 / sizes[component])
 

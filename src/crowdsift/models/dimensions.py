@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class Trial(NamedTuple):
-    """A number of dimensions that was tried: its evidence, and the log loss of left-out votes.
-
-    `left_out_loss` is NaN where no votes were left out: the number was given.
-    """
+    """Record a number of dimensions, its evidence and its left-out log loss (NaN: not measured)."""
 
     dimensions: int
     evidence: float

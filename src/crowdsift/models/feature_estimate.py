@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def with_feature_estimate(
     estimate: Estimate, run: Propagation | FeatureMode, features: ItemFeatures, size: float
 ) -> Estimate:
-    """The estimate of a run with a prior by features: one component, and intervals that follow."""
+    """Add the features' prior to the estimate: all items then form one component."""
     # All items can be compared then. (L + C⁻¹)1 = 1/s·1, so the variance about the mean of all is
     # Σ_jj - s/K. Where items are few their covariance about it, PΣP, is exact: its pseudo-inverse
     # is the Laplacian of weights over all pairs, which is how covariances are kept.

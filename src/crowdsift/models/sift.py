@@ -219,7 +219,7 @@ class Sift(Model):
             )
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
-        """Expectation propagation from all starts; informative workers decide the sign."""
+        """Run expectation propagation from all starts; informative workers decide the sign."""
         refuse_dimensions(engine, self._asked)
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
         return self._with_dimensions(self._estimate(run, engine), engine)
@@ -260,10 +260,7 @@ class Sift(Model):
         return self._estimate(run, engine, trusted=(panels, whole))
 
     def boards(self, votes: Comparisons) -> Boards | None:
-        """Return the contexts of votes as boards; None where they are not to be pooled.
-
-        Not where items or votes have features, and not beyond the size of a dense matrix.
-        """
+        """Return the contexts as boards; None with features, beyond a dense matrix, or unpooled."""
         boards = self._shared(votes)
         return None if boards is None or boards.too_large else boards
 
@@ -307,10 +304,10 @@ class Sift(Model):
         return self._estimate(run, engine, covariates=covariate_estimate(run, engine, nothing))
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """Expectation propagation from where an earlier run ended.
+        """Continue expectation propagation from the end of an earlier run.
 
-        Where ties have come up, or sides are no longer known, the crowd was another one: all
-        starts are tried, as without an earlier run. So they are where workers differed by context.
+        Try all starts instead if ties are new, sides are no longer known, or workers differed by
+        context.
         """
         warm = self._warm_start(engine, start)
         if warm is None:
@@ -354,9 +351,9 @@ class Sift(Model):
         before: Estimate,
         progress: Progress | None = None,
     ) -> Estimate | None:
-        """Expectation propagation over items in groups, from the estimate without them.
+        """Fit items within groups from the estimate without groups.
 
-        Not tried where workers differ by context or features have a part in the scores.
+        Return None if workers differ by context or features take part in the scores.
         """
         term, known, sd = DependentVotes(), before.population, before.score_sd
         kept = {"contexts": before.in_context, "features": before.features,
@@ -376,7 +373,7 @@ class Sift(Model):
         return None if run is None else self._estimate(run, engine, None, (whole, before))
 
     def _settings(self, engine: Engine, boards: Boards | None = None) -> Settings:
-        """The settings of a run: tolerances, starts, and the families of worker types to try."""
+        """Return the settings of a run: tolerances, starts, and the families of types to try."""
         ties = self.ties and engine.facts.ties
         families = [worker_types(ties=ties, sides=False)]
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):
@@ -403,10 +400,9 @@ class Sift(Model):
         boards: Boards | None = None,
         trusted: tuple[PanelVotes, Engine] | None = None,
     ) -> Estimate:
-        """The estimate at the end of a run, of unit size and of the majority's sign.
+        """Return the estimate of a run, scaled to unit size, with the sign of the majority.
 
-        With what features of items, groups of votes (`ungrouped`: the engine and the estimate
-        without them) and covariates of votes add to it.
+        `ungrouped` holds the engine and the estimate without groups of votes.
         """
         prior = run.item_prior
         size = prior.scale if ungrouped and isinstance(prior, GroupPrior) else run.scale()
@@ -427,7 +423,7 @@ class Sift(Model):
         return self._signed(estimate, engine)
 
     def _signed(self, estimate: Estimate, engine: Engine) -> Estimate:
-        """The estimate of the sign that informative workers favour, unless gold settles it."""
+        """Return the estimate with the sign that informative workers favour, or that gold has."""
         sign = estimate.sign
         reversed_ = sign is not None and sign.log_odds < 0.0 and not engine.facts.n_gold
         return mirror(self, estimate) if reversed_ else estimate

@@ -42,7 +42,7 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
 
 
 def _most(engine: Engine) -> int:
-    """The number of dimensions that items, less one of every island, and workers can carry."""
+    """Return the largest number of dimensions that the items, islands and workers allow."""
     facts = engine.facts
     free = facts.n_items - len(np.unique(facts.component))
     return min(free, facts.n_workers - facts.n_gold, MAX_DIMENSIONS)
@@ -80,7 +80,7 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
 def _estimate(
     one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]
 ) -> Estimate:
-    """The estimate at the end of a run, in the reported basis."""
+    """Return the estimate at the end of a run, in the reported basis."""
     facts, D = engine.facts, state.count
     voters = facts.n_workers - facts.n_gold
     direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]
@@ -193,7 +193,7 @@ def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
 
 
 def _basis(state: State, direction: Vector) -> Vector:
-    """A rotation whose first axis is the direction, the others by the variance they explain."""
+    """Return a rotation to the direction as first axis, then by the variance explained."""
     D = state.count
     first = direction / max(float(np.linalg.norm(direction)), 1e-300)
     rest = np.linalg.svd(first[None])[2][1:].T
@@ -238,7 +238,7 @@ def _score_covariance(
 
 
 def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecision:
-    """The precision of scores as weights of pairs; that of levels is 1."""
+    """Return the precision of scores as weights of pairs; the precision of levels is 1."""
     inverse = np.linalg.inv(covariance)
     low, high = (each.astype(np.uint32) for each in np.triu_indices(len(inverse), 1))
     within = component[low] == component[high]
@@ -247,7 +247,7 @@ def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecis
 
 
 def _typical(mean: float, variance: float) -> float:
-    """The median of the positive part of N(mean, variance)."""
+    """Return the median of the positive part of N(mean, variance)."""
     sd = float(np.sqrt(variance))
     grid = np.linspace(0.0, max(mean, 0.0) + 6.0 * sd, 2_001)
     below = normal_cdf((grid - mean) / sd)
@@ -255,13 +255,13 @@ def _typical(mean: float, variance: float) -> float:
 
 
 def _chi_square(D: int) -> float:
-    """The square of the half-width of a 90 % region in D dimensions, by Wilson and Hilferty."""
+    """Return the squared radius of a 90 % region in D dimensions, by Wilson and Hilferty."""
     share = 2.0 / (9.0 * D)
     return float(D * (1.0 - share + half_width(0.8) * share**0.5) ** 3)
 
 
 def _distinct(weights: Vector, V: Vector) -> Vector:
-    """The probability that weights off the first axis explain more than those along it."""
+    """Return the probability that weights off the first axis explain more than those along it."""
     noise = np.random.default_rng(0).standard_normal((_DRAWS, weights.shape[1]))
     values, vectors = np.linalg.eigh(V)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -62,16 +62,9 @@ _POINTS = 64  # of a worker's posterior
 def worker_posteriors(
     run: Propagation, engine: Engine, sides: tuple[Vector, Vector], size: float
 ) -> tuple[TypeSummary, ContextPoints | None]:
-    """The posterior of every worker, and by context where workers differ by context.
+    """Return the posterior of every worker, and by context if workers differ by context.
 
-    Parameters
-    ----------
-    run, engine
-        The run, and the votes it is of.
-    sides
-        Mean and variance of every worker's side bias.
-    size
-        The scale of the run's scores; reliabilities are multiplied by it.
+    `sides` are mean and variance of side biases; reliabilities are multiplied by `size`.
     """
     summary = summarise(run.sites, run.prior, sides).scaled(size)
     sites = run.sites
@@ -87,7 +80,7 @@ def run_estimate(
     run: Propagation, engine: Engine, workers: TypeSummary, in_context: ContextPoints | None,
     size: float, *, keep_sites: bool,
 ) -> Estimate:  # fmt: skip
-    """The estimate at the end of a run, in units of `size`, of the sign that the run has."""
+    """Return the estimate at the end of a run, in units of `size`, with the sign of the run."""
     # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later
     # run can start from them.
     types, typical = run.prior.types, typical_reliability(run.prior)
@@ -147,7 +140,7 @@ def worker_estimate(
 
 
 def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
-    """What deserves a look at the end of a run."""
+    """Yield the diagnostics of a run that a user should see."""
     if float(np.mean(run.means**2)) < FAINT:
         gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
@@ -180,16 +173,11 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
 def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
-    """The estimate of a run over items in groups, as one of the items themselves.
+    """Convert the estimate of items within groups to one of the items themselves.
 
     Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how
-    covariances are kept. `design_effect` is how much the mean variance has grown over that of the
-    fit without groups; a pair effect of that fit has its part in it.
-
-    Parameters
-    ----------
-    engine, before
-        Of the votes without groups, and the estimate of those.
+    covariances are kept. `design_effect` is the growth of the mean variance over that of the fit
+    without groups (`engine`, `before`), which includes a pair effect of that fit.
     """
     prior = run.item_prior
     if not isinstance(prior, GroupPrior):
@@ -217,7 +205,7 @@ def with_group_estimate(
 def with_board_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, boards: Boards, size: float
 ) -> Estimate:
-    """The estimate of a run over boards, with that of the common scores beside it."""
+    """Return the estimate of a run over boards, with the estimate of the common scores."""
     prior = run.item_prior
     assert isinstance(prior, BoardPrior)
     nodes, items = boards.components(engine.facts.component)
@@ -277,7 +265,7 @@ def with_trusted_estimate(
 
 
 def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
-    """The places of each component."""
+    """Yield the indices of the items of each component."""
     for number in np.unique(component):
         yield np.flatnonzero(component == number)
 
@@ -285,7 +273,7 @@ def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
 def _centred(
     blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
 ) -> tuple[Vector, ScorePrecision]:
-    """Standard deviations of scores about the means of components, and their precision."""
+    """Return standard deviations of scores about the means of components, and their precision."""
     # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to
     # 0: it is the Laplacian of weights over pairs, which is how covariances are kept.
     sd, pairs = np.zeros(len(component)), []
@@ -326,15 +314,7 @@ def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
 def covariate_estimate(
     run: Propagation, engine: Engine, nothing: tuple[str, ...]
 ) -> tuple[CovariateEstimate, WorkerPoints | None]:
-    """Return the coefficients at the end of a run, and points of the workers' posteriors.
-
-    Parameters
-    ----------
-    run, engine
-        The run, and the votes it is of.
-    nothing
-        Names of covariates that are 0 for every vote.
-    """
+    """Return the coefficients of a run and the points of the workers' posteriors."""
     assert run.covariates is not None
     m, (kept, gains, by_items) = engine.facts.n_workers, run.covariates
     typical = typical_reliability(run.prior) * run.scale()
@@ -352,7 +332,7 @@ def covariate_estimate(
 
 
 def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
-    """The number of types with a reliability; side-only types follow them."""
+    """Return the number of types with a reliability; side-only types follow them."""
     return len(run.prior.types.widths) * int(posterior.points.shape[1])
 
 
@@ -436,7 +416,7 @@ def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> V
 def with_covariate_estimate(
     estimate: Estimate, found: CovariateEstimate, points: WorkerPoints | None
 ) -> Estimate:
-    """The estimate with what covariates say; from it no later fit can start."""
+    """Add the covariates' coefficients to the estimate; no later fit can start from it."""
     if points is None:
         return replace(estimate, covariates=found)
     side = estimate.crowd_side and (float(found.crowd[0]), float(found.crowd_sd[0]))

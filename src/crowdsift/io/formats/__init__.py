@@ -194,9 +194,9 @@ class Unfolded:
 
     `record` is the record of every vote, `row` the source row of every record, `aside` the void
     records with reasons, `empty` the records without an answer, `context` the column of contexts
-    ("" for none), `texts` the whole texts of cut labels. `in_place` maps our columns to the source's
-    if every row is one vote. For rankings, `ranks` holds the ranks of both items of every vote, and
-    `max_diff` says whether records are best-worst choices (ranks 0, 1, 2).
+    ("" for none), `texts` the whole texts of cut labels. `in_place` maps our columns to those of
+    the source if every row is one vote. For rankings, `ranks` holds the ranks of both items of a
+    vote, and `max_diff` says whether records are best-worst choices (ranks 0, 1, 2).
     """
 
     columns: Mapping[str, Sequence[Any]]
