@@ -88,16 +88,13 @@ class ThompsonSampler:
         return self._on_trial
 
     def query(self, place: int) -> None:
-        """The worker there got a question."""
+        """Count a question for the worker at that place."""
         self.left[place] -= 1
         self._votes[place] += 1
 
 
 class BatchSelection:
-    """Questions chosen one by one, each supposed to be answered before the next is chosen.
-
-    `top`: count only the order between the best `top` items and the others; 0 counts all pairs.
-    """
+    """Choose questions one by one, as if each were answered; `top` > 0 ranks only the best items."""
 
     def __init__(
         self, state: State, a: Codes, b: Codes, seen: Callable[[int], NDArray[np.int64]],
@@ -137,7 +134,7 @@ class BatchSelection:
         return chosen
 
     def _next(self, precision: Vector, who: int) -> Question:
-        """The pair of largest gain among those chosen least so far, links of islands first."""
+        """Return the pair of largest gain among those chosen least; pairs of islands go first."""
         gain = self._gain(precision)
         allowed = precision > 0.0
         fresh = allowed

@@ -211,7 +211,7 @@ def _is_best(mean: Vector, top: int) -> NDArray[np.bool_]:
 
 
 def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
-    """Sums of weights of every item with all others; with many items, with every n-th by score."""
+    """Return every item's sum of weights with all others, or with a sample if items are many."""
     order = np.argsort(belief.mean, kind="stable")
     step = max(1, -(-len(order) // _SAMPLED)) if not top else 1
     some = order[step // 2 :: step]
@@ -240,7 +240,7 @@ def vote_precision(
     difference: Vector, variance: Vector, types: Vector, share: Vector,
     offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
 ) -> Vector:  # fmt: skip
-    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd + o)]."""
+    """Return the expected precision of a vote about d ~ N(difference, variance): E[β² σ'(βd + o)]."""
     # `offset` is mean and variance of o, what other dimensions than the score add.
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):
@@ -254,7 +254,7 @@ def answer(
     difference: float, variance: float, outcome: float, types: Vector, share: Vector,
     offset: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float, Vector]:  # fmt: skip
-    """What an answer does: step and shrinkage of the difference, and the worker's new shares."""
+    """Return an answer's step and shrinkage of the difference, and the worker's new shares."""
     # One step of assumed-density filtering: the first two derivatives of the log probability of the
     # answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
     flat = smoothing(types**2 * variance + offset[1])

@@ -155,7 +155,7 @@ def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
 def soft_labels(
     votes: Any, method: str | Model | None = None, *, threads: int | None = None, **reading: Any
 ) -> dict[str, NDArray[np.float64]]:
-    """The columns that `export_votes` adds, for votes in memory: one entry per row, in their order.
+    """Return the columns that `export_votes` adds, for votes in memory, in the order of their rows.
 
     Examples
     --------
@@ -354,7 +354,7 @@ class VoteLabels(NamedTuple):
     turned: NDArray[np.bool_]
 
     def speaking_for(self, flipped: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-        """The columns for the item that the vote prefers, or where it is flipped the other."""
+        """Return the columns for the item that the vote prefers, or for the other if flipped."""
         other = self.turned & ~flipped
         return {
             "probability": np.where(other, 1.0 - self.surer, self.surer),
@@ -406,7 +406,7 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
 def _difference_sd(
     found: Fit, one: NDArray[np.int64], two: NDArray[np.int64], rough: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Standard deviations of differences, by codes of the posterior; else rough ones."""
+    """Return exact standard deviations of differences if available, otherwise rough ones."""
     sd = np.sqrt(rough)
     exact = None if found.posterior is None else found.posterior.difference_sd(one, two)
     return sd if exact is None else np.where(np.isfinite(exact), exact, sd)
@@ -427,7 +427,7 @@ def _rough_variance(
 
 
 def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
-    """The reliability of a typical reliable worker, and what a vote of every worker is worth."""
+    """Return a typical reliable worker's reliability, and the value of a vote of every worker."""
     # Typical is the median of those whose interval is above 0. A vote of a worker whose β has a
     # posterior carries the information (E β)²/4 about a close pair: near 0 for one who clicks at
     # random, and as much for one who reliably answers the opposite.

@@ -22,7 +22,7 @@ def next_pairs(
     items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking",
     columns: Mapping[str, str] | None = None, seed: int = 0, threads: int | None = None,
 ) -> Any:  # fmt: skip
-    """The comparisons worth asking next; see `Selector.choose`.
+    """Return the comparisons worth asking next; see `Selector.choose`.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ class Selector:
         workers: Sequence[Any] | Mapping[Any, int] | None = None,
         among: tuple[Sequence[Any], Sequence[Any]] | None = None,
     ) -> Table:
-        """The comparisons worth asking next, best first, chosen together.
+        """Return the comparisons worth asking next, best first, chosen together.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class Selector:
         return sorted_labels(items), sorted_labels(names)
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
-        """The codes of labels; an error for one that is unknown."""
+        """Return the codes of labels; raise an error for an unknown label."""
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
         listed = plain(labels if many else [labels])
         if kind == "worker" and not self._has_workers:
@@ -354,7 +354,7 @@ class Selector:
         return np.array(codes, dtype=np.int64)
 
     def _with_new(self) -> Comparisons:
-        """The votes of the start and those added since, as one."""
+        """Return the initial votes together with those added since."""
         a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
         one, two, who = (code.astype(np.uint32) for code in (a, b, s))
         outcome, weight = y.astype(np.float32), np.ones(len(a), np.float32)
@@ -395,7 +395,7 @@ class Selector:
         return a, b
 
     def _sampler(self, workers: Sequence[Any] | Mapping[Any, int]) -> ThompsonSampler:
-        """The sampler of workers, with their capacities; checked."""
+        """Check the workers and return their sampler, with their capacities."""
         if not self._has_workers:
             raise RequestError("these votes have no workers to choose from")
         codes = self._codes(list(workers), self._worker_code, "worker")
@@ -410,7 +410,7 @@ class Selector:
         return ThompsonSampler(self._state, codes, capacity, self._random)
 
     def _seen(self, s: int) -> NDArray[np.int64]:
-        """The pairs on which a worker has voted."""
+        """Return the pairs on which a worker has voted."""
         new = np.array([(a, b) for a, b, who, _ in self._new if who == s]).reshape(-1, 2)
         one, two = new[:, 0].astype(np.int64), new[:, 1].astype(np.int64)
         if self._votes is not None:
@@ -445,7 +445,7 @@ def _votes_of(found: Fit) -> Comparisons:
 def widened(
     votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]
 ) -> Comparisons | None:
-    """The votes with further items and workers, which have no votes."""
+    """Return the votes with further items and workers, which have no votes."""
     items, workers = list(items), list(workers)
     if votes is None or not (items or workers):
         return votes
@@ -481,7 +481,7 @@ ALL_PAIRS = 1_500  # items up to which every pair is a candidate
 
 
 def prior_state(items: int, workers: int) -> State:
-    """What is known of items and workers without votes."""
+    """Return the beliefs about items and workers without votes."""
     component = np.arange(items)
     belief: Belief = Independent(np.zeros(items), np.ones(items), component.copy())
     if items <= ALL_PAIRS:
@@ -491,7 +491,7 @@ def prior_state(items: int, workers: int) -> State:
 
 
 def fitted_state(found: Fit, votes: Comparisons) -> State:
-    """The posterior of a fit, in the codes of its votes."""
+    """Return the posterior of a fit, in the codes of its votes."""
     component = components(votes).astype(np.int64)
     mean, posterior = found.scores_of(votes.items), found.posterior
     if posterior is None or posterior.sd is None:

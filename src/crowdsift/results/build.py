@@ -183,7 +183,7 @@ def _rounded(points: WorkerPoints) -> WorkerPoints:
 
 
 def _sites(fitted: FitBuilder) -> SavedSites | None:
-    """The sites with rows of the table for codes of items; gold is one more worker."""
+    """Return the sites with items coded by table row; gold is one more worker."""
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
     if sites is None:
         return None
@@ -191,7 +191,7 @@ def _sites(fitted: FitBuilder) -> SavedSites | None:
 
 
 def item_table(fitted: FitBuilder) -> Table:
-    """The items, the best first within every component."""
+    """Return the table of items, the best first within every component."""
     votes, estimate, counted = fitted.votes, fitted.estimate, fitted.counted
     count, sd = counted.appearances, fitted.score_sd
     lower, upper = limits(estimate.scores, sd, fitted.level)
@@ -221,7 +221,7 @@ def item_table(fitted: FitBuilder) -> Table:
 
 
 def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
-    """The columns that name an item: the context where there is one, and the label."""
+    """Return the columns that name an item: its contexts, if any, and its label."""
     if not votes.by:
         return {"item": votes.items}
     parts = map(as_column, context_parts(votes.items, votes.by))
@@ -229,7 +229,7 @@ def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
 
 
 def worker_table(fitted: FitBuilder) -> Table:
-    """The workers, by label; no row where votes have no workers."""
+    """Return the table of workers by label; it is empty if votes have no workers."""
     votes, result = fitted.votes, fitted.estimate.workers
     m = votes.n_workers if votes.has_workers else 0
     nothing = np.full(m, np.nan)

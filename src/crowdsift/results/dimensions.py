@@ -118,10 +118,7 @@ def direction_sentence(fit: Fit) -> str:
 
 
 def dimension_sentences(fit: Fit) -> list[str]:
-    """Return a sentence per further dimension: who weighs it, which items gain, what it is worth.
-
-    Who weighs it are the workers whose interval of the weight does not hold 0.
-    """
+    """Return a sentence per further dimension: who weighs it, which items gain, its worth."""
     summary, sentences = fit.summary, []
     losses = {each["dimensions"]: each["left_out_loss"] for each in summary.get("trials", ())}
     for number in range(2, summary.get("dimensions", 1) + 1):

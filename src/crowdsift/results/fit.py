@@ -74,7 +74,7 @@ class Posterior:
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
-        """Standard deviations of differences of scores; None where none are known."""
+        """Return standard deviations of differences of scores; None if unknown."""
         variance = difference_variance(self.covariances, self.sd, first, second)
         return None if variance is None else np.sqrt(variance)
 
@@ -383,7 +383,7 @@ class Fit:
         )
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
-        """The scores of items, in the order given; NaN for an item without votes.
+        """Return the scores of items, in the order given; NaN for an item without votes.
 
         Examples
         --------
@@ -460,7 +460,7 @@ class Fit:
         return replace(self, **hidden_fields(self, key))
 
     def with_seconds(self, seconds: Mapping[Any, float]) -> Fit:
-        """The same fit with the median time of a worker's answers, `median_seconds`, beside it.
+        """Return the fit with `median_seconds`, the median time of each worker's answers.
 
         Times are shown and written; they change no verdict.
         """
@@ -469,7 +469,7 @@ class Fit:
         return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
 
     def decisions(self) -> Any:
-        """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
+        """Suggest for every worker to pay, review or block, and why; see `decisions.csv`.
 
         Examples
         --------
@@ -506,7 +506,7 @@ class Fit:
         return result
 
     def on_scale(self, scale: str, anchor: Mapping[Any, float] | None = None) -> Fit:
-        """The same fit with its scores, and their intervals, on another scale.
+        """Return the same fit with its scores, and their intervals, on another scale.
 
         Predictions and ranks stay; tables, exports and the report follow.
 
@@ -535,7 +535,7 @@ class Fit:
         return replace(self, overall_ranking=whole, **scaled_fields(self, scale, anchor))
 
     def leaderboard(self, form: str = "markdown") -> str:
-        """The items as a table for a page or a paper: "markdown", "latex" or "csv".
+        """Return the items as a table for a page or a paper: "markdown", "latex" or "csv".
 
         Examples
         --------
@@ -553,7 +553,7 @@ class Fit:
         return leaderboard(self, form)
 
     def joint(self, level: float | None = None, top: int = 3) -> Any:
-        """What can be said of all items at once, at one level for the whole statement.
+        """Make statements about all items at once, at one level for all of them together.
 
         One row per item, the best first within its component: lower and upper, simultaneous
         intervals, which hold for all items together; p_best and p_top_3, the probabilities of
@@ -581,7 +581,7 @@ class Fit:
         return self._native(joint_table(self, level, top))
 
     def first_place(self, level: float | None = None) -> list[list[Any]]:
-        """The items that share first place, a list for every component.
+        """Return the items that share first place, a list for every component.
 
         The item that is truly the best is among them with the probability `level`.
 
@@ -632,7 +632,7 @@ class Fit:
     def robustness(
         self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
     ) -> Robustness:
-        """The fewest votes, and workers, whose removal changes the leader.
+        """Find the fewest votes, and workers, whose removal changes the leader.
 
         Found by influence and verified by fitting the votes that are left, from where this fit
         ended where the method can; every number is an upper bound: at most so many.
@@ -705,7 +705,7 @@ class Fit:
         return copying(self)
 
     def with_robustness(self, **options: Any) -> Fit:
-        """The fit with the figures of `robustness` in its summary; the options are the same.
+        """Return the fit with the figures of `robustness`, which has the same options.
 
         Examples
         --------
@@ -719,7 +719,7 @@ class Fit:
         return replace(self, summary={**self.summary, "robustness": text})
 
     def with_statistics(self, **options: Any) -> Fit:
-        """The fit with the figures of `statistics` in its summary and its tables.
+        """Return the fit with the figures of `statistics` in its summary and its tables.
 
         The tables of items and workers get infit and outfit with their limits, the standard score
         of the infit and misfit, which is 0 or 1. The options are those of `statistics`.
@@ -772,7 +772,7 @@ class Fit:
         return self._native(score_items(self.features, items, self.level))
 
     def feature_weights(self) -> Any:
-        """The weights of features with intervals: score = Σ weight·(x - mean)/scale.
+        """Return the weights of features with intervals: score = Σ weight·(x - mean)/scale.
 
         Columns group, feature, weight, lower, upper, mean and scale; empty where features have no
         part in the scores. Without n-grams of texts, which mean nothing one by one.
@@ -805,7 +805,7 @@ class Fit:
         return self.features
 
     def update(self, votes: Any, **options: Any) -> Fit:
-        """The fit of the old votes and further ones, from where this one ended.
+        """Fit the old votes and new ones together, starting from this fit.
 
         Parameters
         ----------
@@ -873,7 +873,7 @@ class Fit:
         return made
 
     def _repr_html_(self) -> str:
-        """The display in a notebook."""
+        """Return the display in a notebook."""
         from crowdsift.report.page import fit_html
 
         return fit_html(self)

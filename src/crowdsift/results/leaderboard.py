@@ -130,7 +130,7 @@ _MARK = "\ufeff"  # without it spreadsheets do not take the text for UTF-8
 
 
 def excel_safe(value: Any) -> Any:
-    """The value as a spreadsheet shows it: a text that begins like a formula is marked as text."""
+    """Mark a text that begins like a formula, so that a spreadsheet shows it as text."""
     # Numbers stay numbers, also negative ones.
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 

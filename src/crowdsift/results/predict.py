@@ -40,10 +40,7 @@ _MOST_NUMBERS = 50_000_000  # votes of the crowd in several dimensions, predicte
 
 
 class Question(NamedTuple):
-    """A question about votes: differences of scores, codes of workers (-1: the crowd).
-
-    `first` and `second` are codes of items, -1 for one without votes, in several dimensions.
-    """
+    """Hold a question about votes: differences, codes of workers (-1: crowd) and items (-1: new)."""
 
     difference: NDArray[np.float64]
     worker: NDArray[np.int64]
@@ -183,7 +180,7 @@ def _by_crowd(
 
 
 def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Table:
-    """A row per pair: its labels, the probability of `Fit.predict`, and win, tie and loss."""
+    """Return a row per pair: labels, the probability of `Fit.predict`, and win, tie and loss."""
     query = question(fit, first, second, worker, unknown)
     decided, all_three = outcomes(fit, query, decided=True), outcomes(fit, query)
     columns: dict[str, Any] = {}
@@ -298,7 +295,7 @@ def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> 
 
 
 def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Standard deviations of differences, by rows of the item table."""
+    """Return standard deviations of differences, by rows of the item table."""
     table = fit.item_table
     if fit.posterior is not None:
         codes = item_codes(fit)
@@ -413,7 +410,7 @@ def _own_votes(
     fit: Fit, votes: Comparisons, rows: NDArray[np.intp], starts: NDArray[np.intp], pair: Codes,
     sites: tuple[_Given, Values, Values],
 ) -> OwnVotes | None:  # fmt: skip
-    """The rows of votes, by pair; a share of a win is a win and a loss, each of its weight."""
+    """Return the rows of votes by pair; a share of a win becomes a weighted win and loss."""
     # None where some vote has no site.
     model = model_of(fit)
     widths = model.tie_column == "tie_width" and votes.ties_are_outcomes

@@ -62,7 +62,7 @@ class Reason(NamedTuple):
 
 
 def random_level(model: Model) -> float:
-    """The reliability of a worker who clicks at random: the one at which all votes are even."""
+    """Return the reliability of a worker who clicks at random, at which all votes are even."""
     levels = np.array([0.0, 0.5])
     even = np.abs(model.probability(np.ones(2), levels) - 0.5)
     return float(levels[np.argmin(even)])

@@ -34,7 +34,7 @@ _PLACES = 4096  # of that table
 
 
 def score_name(fit: Fit) -> str:
-    """What a score is called on the scale of a fit: score, Elo, logit or win rate.
+    """Return the name of a score on the scale of a fit: score, Elo, logit or win rate.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def scale_text(fit: Fit) -> str:
 
 
 def checked_level(level: Any) -> float:
-    """The level of intervals as a number between 0.5 and 1, or an error.
+    """Return the level of intervals as a number between 0.5 and 1, or raise an error.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def checked_level(level: Any) -> float:
 
 
 def typical_reliability(fit: Fit) -> float:
-    """The median of the reliabilities of votes; NaN where the method estimates none."""
+    """Return the median reliability over votes; NaN if the method estimates none."""
     # Every vote counts once with the reliability of its worker: a few spammers with many votes, or
     # many with few, do not move it far.
     table = fit.worker_table
@@ -142,7 +142,7 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
 def scaled_fields(
     fit: Fit, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
-    """The fields of a fit that change with the scale of its scores: `shown` and `summary`."""
+    """Return the fields of a fit that change with the scale: `shown` and `summary`."""
     # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln
     # 10·b·r (elo), or as the share of wins of that worker for this item against all others of its
     # component (winrate). The mean of a component is 0, of elo 1000, unless an anchor has a value
@@ -180,7 +180,7 @@ def scaled_fields(
 
 
 def with_own_scale(fit: Fit) -> Table:
-    """The table of items as it is saved: on another scale with the method's own beside it."""
+    """Return the table of items as saved, with the method's own scale if another is shown."""
     if fit.shown is None:
         return fit.shown_items
     own = {name: fit.item_table[value] for name, value in zip(STANDARD, _VALUES, strict=True)}
@@ -200,7 +200,7 @@ def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
 
 
 def own_scale(saved: Table) -> tuple[Table, Table | None]:
-    """The inverse of `with_own_scale`: the method's own table, and what was shown."""
+    """Invert `with_own_scale`: return the method's own table, and the shown one."""
     saved = Table({name: column for name, column in saved.items() if name != "se"})
     if not set(STANDARD) <= set(saved):
         return saved, None
@@ -290,7 +290,7 @@ def _shown(fit: Fit, values: dict[str, NDArray[Any]]) -> Table:
 
 
 def level_text(level: float = LEVEL) -> str:
-    """A level in words, as 90 %.
+    """Write a level as a percentage, as 90 %.
 
     Examples
     --------

@@ -174,7 +174,7 @@ def taken_by(fit: Fit) -> tuple[str, ...]:
 
 
 def load(directory: str | os.PathLike[str]) -> Fit:
-    """The fields of a fit that was saved; see `crowdsift.load`."""
+    """Load a saved fit; see `crowdsift.load`."""
     for _ in range(_TRIES):
         saved = RecordedFolder(directory, _SUMMARY)
         try:
@@ -249,13 +249,13 @@ def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None
 
 
 def _record_of(ranking: Fit) -> dict[str, Any]:
-    """What the summary keeps of a ranking beside its table."""
+    """Return what the summary keeps of a ranking beside its table."""
     types = {"item": _label_types(ranking.item_table["item"])}
     return {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
 
 
 def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
-    """The ranking over all contexts, where it was saved."""
+    """Return the ranking over all contexts, if it was saved."""
     about = record.pop("overall_ranking", None)
     if about is None or not saved.has(_OVERALL):
         return None
@@ -271,7 +271,7 @@ def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
 
 
 def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
-    """The fit with its votes and posterior, as far as they were kept and are still there."""
+    """Return the fit with its votes and posterior, if they were kept and still exist."""
 
     def read(name: str) -> bytes | None:
         return saved.read(name) if saved.has(name) else None
@@ -346,7 +346,7 @@ def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> Sav
 
 
 def _table(content: bytes, types: dict[str, list[str]]) -> Table:
-    """A table from CSV, labels in the types that they had."""
+    """Read a table from CSV, and restore the types of labels."""
     header, *rows = _rows(content.decode())
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     columns = dict(zip(header, map(list, cells), strict=True))
@@ -376,11 +376,7 @@ def _repeated(
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The cells of CSV as `Table.to_csv` writes it.
-
-    The reader of the standard library refuses cells above 131,072 characters, a limit that is
-    one for the whole process.
-    """
+    """Split CSV into cells of any length; Python's reader refuses more than 131,072 characters."""
     if '"' not in text:
         return [line.split(",") for line in text.split("\n")[:-1]]
     rows: list[list[str]] = []
@@ -400,7 +396,7 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _parsed(name: str, texts: list[str]) -> NDArray[Any]:
-    """A column of text as a column of its own type."""
+    """Convert a column of text to its own type."""
     if name in _TEXT_COLUMNS:
         return np.array(texts, dtype=object)
     if all(text.lstrip("-").isdigit() for text in texts):
@@ -409,7 +405,7 @@ def _parsed(name: str, texts: list[str]) -> NDArray[Any]:
 
 
 def _label_types(labels: NDArray[Any]) -> list[str]:
-    """The type of every label, or one name where all are of one type."""
+    """Return the type of every label, or one name if all have the same type."""
     names = [type(label).__name__ for label in labels]
     return names[:1] if len(set(names)) == 1 else names
 
@@ -418,10 +414,7 @@ Check = Callable[[Any], bool]
 
 
 def check_summary(record: dict[str, Any]) -> None:
-    """Raise ValueError, with the name of the entry, for a value that no fit writes.
-
-    Entries with unknown names are let through: a method may add its own.
-    """
+    """Raise ValueError, with the name of the entry, for a known entry that no fit writes so."""
     for name in _NEEDED:
         if name not in record:
             raise ValueError(f"{name} is missing")
@@ -737,7 +730,7 @@ def _dimensions_of(
 def kept_votes(
     read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
 ) -> Comparisons | None:
-    """The votes of a loaded fit, where they were kept."""
+    """Return the votes of a loaded fit, if they were kept."""
     content = read(VOTES)
     if content is None or "votes" not in details:
         return None
@@ -897,7 +890,7 @@ def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | 
 
 
 def _in_order(fit: Fit) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
-    """The labels of items in the order of their codes, and the code of every row of the table."""
+    """Return the labels of items by code, and the code of every row of the table."""
     items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
     keys = [items]
     for by in reversed(fit.context_columns):

@@ -64,17 +64,7 @@ class Separation(NamedTuple):
 def summary(
     fitted: FitBuilder, found: list[Diagnostic], needed: int | None, passes: float, seconds: float
 ) -> dict[str, Any]:
-    """What `summary.json` holds: counts, convergence, likelihood, sign and warnings.
-
-    Parameters
-    ----------
-    fitted
-        The estimate.
-    found, needed
-        As `diagnose` returns them.
-    passes, seconds
-        What the fit took.
-    """
+    """Return the content of `summary.json`: counts, convergence, likelihood, sign and warnings."""
     votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
     rule, sign, stated = estimate.rule, fitted.sign, fitted.stated_sign
     return {
@@ -121,7 +111,7 @@ def summary(
 
 
 def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
-    """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
+    """Return the diagnostics, worst first, and the number of gold pairs to settle the sign."""
     votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
@@ -161,7 +151,7 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
 
 
 def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
-    """That the method stopped before its tolerance."""
+    """Report a method that stopped before it reached its tolerance."""
     rule = fitted.estimate.rule
     if rule.converged:
         return []
@@ -173,17 +163,14 @@ def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
 
 
 def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
-    """That votes hold no information, with what would change that."""
+    """Add advice to the diagnostic that votes hold no information."""
     if found.kind is not Kind.INFORMATION:
         return found
     return Diagnostic(found.kind, f"{found.message}. {advice_to_repeat_pairs(workers)}")
 
 
 def _order_right(fitted: FitBuilder) -> float:
-    """Probability that a pair is in the right order up to the sign.
-
-    From the posterior of the scores; without one, the share of votes that agree with them.
-    """
+    """Return the probability, or the share of votes, by which pairs are ordered right up to sign."""
     estimate = fitted.estimate
     if fitted.score_sd is not None:
         return order_probability(
@@ -256,7 +243,7 @@ _TYPICAL = 1.25  # reliability of a worker before any vote
 
 
 def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
-    """That the items fall apart into groups, more than there are contexts, which are apart."""
+    """Report items that form more unconnected groups than there are contexts."""
     if n_components <= n_contexts:
         return []
     message = (
@@ -267,7 +254,7 @@ def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnosti
 
 
 def no_information_diagnostic(workers: int) -> Diagnostic:
-    """That no item is in two votes, so that no vote can be compared with another."""
+    """Report that no item is in two votes, so that no vote can be compared with another."""
     return Diagnostic(
         Kind.INFORMATION,
         "no item is in two votes: every score only repeats its vote, and nothing can be learned "
@@ -377,7 +364,7 @@ def _text(label: Any) -> str:
 
 
 def _parts(label: Any) -> list[str]:
-    """The texts of a label: the values of its contexts, if it has any, then the item."""
+    """Return the texts of a label: the values of its contexts, if any, then the item."""
     if not isinstance(label, tuple):
         return [str(label)]
     return [text for part in label for text in _parts(part)]
@@ -388,7 +375,7 @@ _STEPS = 20
 
 
 def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
-    """The lean γ of the crowd to the left on the logit scale, with its 90 % interval.
+    """Return the lean γ of the crowd to the left on the logit scale, with its 90 % interval.
 
     From the method where it has one; else the maximum of the likelihood of the decided votes,
     P(left) = σ(βd + γ), with scores and reliabilities as estimated, under a prior N(0, 1). All

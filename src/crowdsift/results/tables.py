@@ -134,7 +134,7 @@ def _cells(column: NDArray[Any]) -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value as a field of CSV: text is quoted where a reader needs it, lone CRs included."""
+    """Write a value as a field of CSV, quoted if a reader needs it, as for a lone CR."""
     text = "" if value is None else str(value)
     if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
