@@ -94,7 +94,7 @@ class ThompsonSampler:
 
 
 class BatchSelection:
-    """Choose questions one by one, as if each were answered; `top` > 0 ranks only the best items."""
+    """Choose questions one by one, as if each were answered; `top` > 0 counts the best only."""
 
     def __init__(
         self, state: State, a: Codes, b: Codes, seen: Callable[[int], NDArray[np.int64]],

@@ -240,7 +240,7 @@ def vote_precision(
     difference: Vector, variance: Vector, types: Vector, share: Vector,
     offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
 ) -> Vector:  # fmt: skip
-    """Return the expected precision of a vote about d ~ N(difference, variance): E[β² σ'(βd + o)]."""
+    """Return the expected precision of a vote about N(difference, variance): E[β² σ'(βd + o)]."""
     # `offset` is mean and variance of o, what other dimensions than the score add.
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):

@@ -40,7 +40,7 @@ _MOST_NUMBERS = 50_000_000  # votes of the crowd in several dimensions, predicte
 
 
 class Question(NamedTuple):
-    """Hold a question about votes: differences, codes of workers (-1: crowd) and items (-1: new)."""
+    """Hold differences of scores, codes of workers (-1: the crowd) and of items (-1: new)."""
 
     difference: NDArray[np.float64]
     worker: NDArray[np.int64]

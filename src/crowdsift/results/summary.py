@@ -170,7 +170,7 @@ def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
 
 
 def _order_right(fitted: FitBuilder) -> float:
-    """Return the probability, or the share of votes, by which pairs are ordered right up to sign."""
+    """Return the probability, or the share of votes, that orders pairs rightly up to the sign."""
     estimate = fitted.estimate
     if fitted.score_sd is not None:
         return order_probability(
