@@ -33,7 +33,7 @@ FILES = {
                 {"fields": {"prompt": "p", "reply-1": "a", "reply-2": "b"}, "responses": {}}
             )
         },
-        "no ranking in any record",
+        "no ranking of two items or more in any record",
         "argilla",
     ),
 }
