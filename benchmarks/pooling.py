@@ -120,8 +120,8 @@ def panel(folders: list[str]) -> None:
         truth = truth - truth.mean()
         bias = models["panel_bias"].astype(float)
         people = {name: column[votes["panel"] == "human"] for name, column in votes.items()}
-        alone, _ = logits(crowdsift.fit(people, threads=1), names)
-        pooled, _ = logits(crowdsift.fit(votes, threads=1), names)
+        alone, _ = logits(crowdsift.fit(people, dimensions=1, threads=1), names)
+        pooled, _ = logits(crowdsift.fit(votes, dimensions=1, threads=1), names)
         fit = crowdsift.fit(votes, trusted={"panel": "human"}, threads=1)
         both, half = logits(fit, names)
         table = fit.panel_biases
@@ -159,14 +159,14 @@ def ppr(path: str, draws: int) -> None:
     def part(rows: np.ndarray) -> dict[str, np.ndarray]:
         return {name: column[rows] for name, column in votes.items()}
 
-    truth, _ = logits(crowdsift.fit(part(human), threads=1), chosen)
-    only, _ = logits(crowdsift.fit(part(judges), threads=1), chosen)
+    truth, _ = logits(crowdsift.fit(part(human), dimensions=1, threads=1), chosen)
+    only, _ = logits(crowdsift.fit(part(judges), dimensions=1, threads=1), chosen)
     print(f"LLM judges alone: tau {tau(only, truth):.3f}")
     for count in (200, 1000, 4000):
         found = []
         for seed in range(draws):
             some = np.random.default_rng(seed).choice(human, count, replace=False)
-            people, wide = logits(crowdsift.fit(part(some), threads=1), chosen)
+            people, wide = logits(crowdsift.fit(part(some), dimensions=1, threads=1), chosen)
             both = crowdsift.fit(part(np.concatenate([some, judges])), threads=1,
                                  trusted={"panel": "human"})  # fmt: skip
             scores, half = logits(both, chosen)

@@ -68,9 +68,7 @@ def test_the_planted_bias_is_found_and_said(fitted):
     assert "i0" in about["panels"][0]["items"]
     assert about["votes"] == 400
     assert about["worth"] > 100
-    from crowdsift.results.panels import panel_sentences
-
-    said = " ".join(panel_sentences(fit))
+    said = " ".join(fit.panel_sentences)
     assert "Scores are those of panel=human (400 votes)." in said
     assert f"clearly for i0 ({table['bias'][row]:+.2f})" in said
     assert f"worth {about['worth']:,.0f} independent votes of panel=human" in said

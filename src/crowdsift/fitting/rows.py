@@ -18,7 +18,6 @@ from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import without_contexts
-from crowdsift.votes.panels import with_panels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -240,6 +239,8 @@ def with_trusted(
             "sift takes trusted votes (--trusted) or votes that depend on each other "
             "(--dependent-by), not both at once yet; leave one of the two away"
         )
+    from crowdsift.votes.panels import with_panels
+
     found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
     kept = None if rows.time is None else rows._replace(group=None, grouped_by="")
     return found, kept

@@ -33,7 +33,6 @@ from crowdsift.models.sift_estimate import (
     worker_posteriors,
 )
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.ep.panels import MAX_PANEL_ITEMS
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings, WarmStart
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.outcomes import Outcomes
     from crowdsift.votes.panels import PanelVotes
 
+MAX_PANEL_ITEMS = 200  # whose covariances are matrices
 _BYTES_OF_SIDES = 40  # a comparison
 _BYTES_A_TYPE = 90  # of a worker in a context
 POOLING = ("auto", "none", "complete")

@@ -22,7 +22,6 @@ from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
-from crowdsift.solvers.ep.panels import panel_posterior
 from crowdsift.solvers.ep.search import null_evidence
 from crowdsift.solvers.ep.summaries import chosen_types, summarise, typical_reliability
 from crowdsift.solvers.ep.terms.boards import BoardPrior
@@ -234,6 +233,8 @@ def with_trusted_estimate(
 
     The trusted workers decide the sign, and their typical reliability is the unit of biases.
     """
+    from crowdsift.solvers.ep.panels import panel_posterior
+
     K, boards = whole.facts.n_items, len(panels.panel) + 1
     L, b = np.zeros((boards, K, K)), np.zeros((boards, K))
     low, high, weight = run.system.laplacian.pairs()

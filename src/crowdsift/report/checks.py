@@ -11,7 +11,6 @@ from crowdsift.errors import CrowdsiftError
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.dimensions import direction_sentence
-from crowdsift.results.panels import panel_sentences
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.scales import level_text, slope_of
 from crowdsift.results.words import (
@@ -282,7 +281,7 @@ def top_sentences(facts: Facts) -> list[str]:
                 "that of scores being about 1), and intervals know it"
             )
         result.append(f"{why}; variances are {effect:.1f} times those of independent votes.")
-    return [*result, *panel_sentences(fit)]
+    return [*result, *fit.panel_sentences]
 
 
 def first_place(facts: Facts) -> list[str]:

@@ -13,7 +13,6 @@ from rich.text import Text
 from crowdsift.models.diagnostics import Kind
 from crowdsift.report.checks import headline
 from crowdsift.results import words
-from crowdsift.results.panels import panel_sentences
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
@@ -71,7 +70,7 @@ def show_fit(fit: Fit) -> None:
             f"evidence {features['evidence_gain']:+.1f} nats.",
             highlight=False,
         )
-    for sentence in (*panel_sentences(fit), *_dimensions(fit), gold_sentence(s)):
+    for sentence in (*fit.panel_sentences, *_dimensions(fit), gold_sentence(s)):
         if sentence:
             console.print(Text(_plain(sentence)))
     if s.get("robustness"):

@@ -22,7 +22,6 @@ from crowdsift.numeric.distributions import (
 )
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
-from crowdsift.results.panels import panel_table
 from crowdsift.results.ranking import rank_limits, ranks, table_order
 from crowdsift.results.sign import votes_on_gold
 from crowdsift.results.summary import diagnose, gold_to_check, separation_of, summary
@@ -94,7 +93,7 @@ class FitBuilder:
             parameters=self.model.parameters(), trace=tuple(estimate.trace),
             diagnostics=tuple(found), backend=votes.backend, population=estimate.population,
             features=estimate.features, coefficients=coefficient_table(self), sites=_sites(self),
-            panel_biases=panel_table(self),
+            panel_biases=_panel_biases(self),
             votes=votes if votes.elsewhere is None else None,
             gold=None if self.known is None else self.known.labels(votes.items),
             posterior=Posterior(
@@ -171,6 +170,14 @@ class FitBuilder:
             return False
         both = np.concatenate([votes.first, votes.second])
         return bool(np.bincount(both).max() <= 1)
+
+
+def _panel_biases(fitted: FitBuilder) -> Table | None:
+    if fitted.estimate.panels is None:
+        return None
+    from crowdsift.results.panels import panel_table
+
+    return panel_table(fitted)
 
 
 def _single(values: Vector) -> Vector:

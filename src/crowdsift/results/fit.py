@@ -254,6 +254,15 @@ class Fit:
         return None if self.panel_biases is None else self._native(self.panel_biases)
 
     @property
+    def panel_sentences(self) -> list[str]:
+        """What a trusted panel means for the fit, in words; empty without one."""
+        if self.panel_biases is None:
+            return []
+        from crowdsift.results.panels import panel_sentences
+
+        return panel_sentences(self)
+
+    @property
     def workers(self) -> Any:
         """The workers, by label."""
         from crowdsift.results.reasons import with_reasons

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.fit import Fit
 
-PANEL_BIAS = "panel_bias.csv"
 _SHOWN = 5  # items that a sentence names
 _MOST_VOTES = 1e6  # beyond which a number of votes says no more than "very many"
 

@@ -48,7 +48,6 @@ from crowdsift.results.feature_table import (
     weight_table,
 )
 from crowdsift.results.fit import Fit, Posterior, ranking_of
-from crowdsift.results.panels import PANEL_BIAS
 from crowdsift.results.reasons import decisions, with_reasons
 from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
@@ -62,7 +61,6 @@ from crowdsift.votes.labels import (
     match_labels,
     merge,
 )
-from crowdsift.votes.panels import Panels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +71,7 @@ if TYPE_CHECKING:
     from crowdsift.results.tables import Table
     from crowdsift.votes.choices import Choices
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.panels import Panels
 
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
@@ -81,6 +80,7 @@ GOLD, ROW_IDS, CHOICES = "gold.parquet", "row_ids.parquet", "choices.parquet"
 CONTEXTS = "context_reliabilities.parquet"
 POSITIONS, WEIGHTS = "positions.parquet", "weights.parquet"  # in several dimensions
 KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS, CHOICES)
+PANEL_BIAS = "panel_bias.csv"
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
 _CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the record
 _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
@@ -773,6 +773,8 @@ def _panels(fit: Fit) -> Panels | None:
     about = fit.summary.get("trusted")
     if not about:
         return None
+    from crowdsift.votes.panels import Panels
+
     of = dict(zip(fit.worker_table["worker"], fit.worker_table["panel"], strict=True))
     return Panels(about["column"], tuple(about["values"]), of)
 

@@ -19,7 +19,6 @@ from crowdsift.results.feature_table import (
     feature_notes,
     feature_summary,
 )
-from crowdsift.results.panels import panel_summary
 from crowdsift.results.sign import (
     MAX_CHECKED_VOTES,
     THIN,
@@ -92,7 +91,7 @@ def summary(
         **feature_summary(fitted),
         **covariate_summary(fitted),
         **_dimensions(fitted),
-        **panel_summary(fitted),
+        **_panels(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": None if sign is None else sign.margin,
         "sign_probability": None if stated is None else stated.probability,
@@ -179,6 +178,14 @@ def _order_right(fitted: FitBuilder) -> float:
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)
+
+
+def _panels(fitted: FitBuilder) -> dict[str, Any]:
+    if fitted.estimate.panels is None:
+        return {}
+    from crowdsift.results.panels import panel_summary
+
+    return panel_summary(fitted)
 
 
 def _dimensions(fitted: FitBuilder) -> dict[str, Any]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-MAX_PANEL_ITEMS = 200
 # Priors, scores being of variance 1: scaled inverse χ² of _FREEDOM for all variances, about
 # _SHARED² for the biases of panels and _OWN² for those of judges; c ~ N(1, _SLOPE²); the share of
 # outliers is Beta(1, 9).
