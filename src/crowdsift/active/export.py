@@ -207,11 +207,8 @@ def _added(
 ) -> Added:  # fmt: skip
     """Return the columns that are written beside those of the source."""
     taken = _taken(coded)
-    renamed = {
-        name: _ORIGINAL + name
-        for name in coded.table.written_names
-        if to == "trl" and name.casefold() in ("chosen", "rejected")
-    }
+    renamed = {name: _ORIGINAL + name for name in coded.table.written_names if to == "trl"
+               and name.casefold() in ("chosen", "rejected")}  # fmt: skip
     if to == "trl" and texts is None and (prompt := _prompt_beside_messages(coded)):
         renamed[prompt] = _ORIGINAL + prompt
     free = taken - {name.casefold() for name in renamed}
@@ -223,10 +220,8 @@ def _added(
         return Added(numbers, {}, (("chosen", "rejected"), coded.pair, swap), renamed, kept)
     entries = _entries(coded, texts)
     one, two = coded.first[kept], coded.second[kept]
-    labels = {
-        "chosen": (np.where(swap, two, one), entries),
-        "rejected": (np.where(swap, one, two), entries),
-    }
+    labels = {"chosen": (np.where(swap, two, one), entries),
+              "rejected": (np.where(swap, one, two), entries)}  # fmt: skip
     return Added(numbers, labels, None, renamed, kept)
 
 
@@ -356,12 +351,10 @@ class VoteLabels(NamedTuple):
     def speaking_for(self, flipped: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
         """Return the columns for the item that the vote prefers, or for the other if flipped."""
         other = self.turned & ~flipped
-        return {
-            "probability": np.where(other, 1.0 - self.surer, self.surer),
-            "margin": np.where(other, -self.margin, self.margin),
-            "soft_label": np.where(other, 1.0 - self.soft_label, self.soft_label),
-            "weight": self.weight,
-        }
+        return {"probability": np.where(other, 1.0 - self.surer, self.surer),
+                "margin": np.where(other, -self.margin, self.margin),
+                "soft_label": np.where(other, 1.0 - self.soft_label, self.soft_label),
+                "weight": self.weight}  # fmt: skip
 
 
 def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:

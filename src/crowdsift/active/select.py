@@ -88,19 +88,11 @@ class Selector:
     """
 
     def __init__(
-        self,
-        votes: Any = None,
-        *,
-        items: Iterable[Any] = (),
-        workers: Iterable[Any] = (),
-        islands: str = "connect",
-        goal: str = "ranking",
-        refit: float = 0.1,
-        model: Model | None = None,
-        columns: Mapping[str, str] | None = None,
-        seed: int = 0,
+        self, votes: Any = None, *, items: Iterable[Any] = (), workers: Iterable[Any] = (),
+        islands: str = "connect", goal: str = "ranking", refit: float = 0.1,
+        model: Model | None = None, columns: Mapping[str, str] | None = None, seed: int = 0,
         threads: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if islands not in ("connect", "keep"):
             raise RequestError(f"islands must be 'connect' or 'keep', not {islands!r}")
         if not refit >= 0:
@@ -133,12 +125,9 @@ class Selector:
         return len(self._new)
 
     def choose(
-        self,
-        pairs: int = 1,
-        *,
-        workers: Sequence[Any] | Mapping[Any, int] | None = None,
+        self, pairs: int = 1, *, workers: Sequence[Any] | Mapping[Any, int] | None = None,
         among: tuple[Sequence[Any], Sequence[Any]] | None = None,
-    ) -> Table:
+    ) -> Table:  # fmt: skip
         """Return the comparisons worth asking next, best first, chosen together.
 
         Parameters
@@ -172,10 +161,8 @@ class Selector:
         if not isinstance(pairs, int | np.integer) or pairs < 1:
             raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
         if pairs > _MOST_PAIRS:
-            raise RequestError(
-                f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in batches: answers "
-                "change what is worth asking next"
-            )
+            raise RequestError(f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in "
+                               "batches: answers change what is worth asking next")  # fmt: skip
         self._refit_if_due()
         if self._goal.top and workers is None and self._has_workers:
             return self.pooled().choose(pairs, among=among)  # by the belief that settles the goal
@@ -197,10 +184,8 @@ class Selector:
         >>> bool(selector.scores[0] > selector.scores[1])
         True
         """
-        one, two = (
-            self._codes(first, self._item_code, "item"),
-            self._codes(second, self._item_code, "item"),
-        )
+        one, two = (self._codes(first, self._item_code, "item"),
+                    self._codes(second, self._item_code, "item"))  # fmt: skip
         who = self._codes([None] if worker is None else worker, self._worker_code, "worker")
         result = np.atleast_1d(np.asarray(outcome, dtype=np.float64))
         try:
@@ -435,10 +420,8 @@ class Selector:
 
 def _votes_of(found: Fit) -> Comparisons:
     if found.votes is None:
-        raise RequestError(
-            "the votes of this fit were not kept, so that nobody knows what was asked; give the "
-            "votes instead"
-        )
+        raise RequestError("the votes of this fit were not kept, so that nobody knows what was "
+                           "asked; give the votes instead")  # fmt: skip
     return found.votes
 
 

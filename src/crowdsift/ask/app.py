@@ -95,11 +95,8 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"]] + [
-                    (name.encode(), value.encode())
-                    for name, value in _HEADERS.items()
-                    if name.encode() not in own
-                ]
+                message["headers"] = [*message["headers"]] + [(name.encode(), value.encode())
+                    for name, value in _HEADERS.items() if name.encode() not in own]  # fmt: skip
             await send(message)
 
         if scope["method"] not in ("GET", "HEAD") and not _same_site(headers):

@@ -66,20 +66,17 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-_SHORTAGE = (
-    "not enough memory for these votes: the system gives no more memory or no further thread; "
-    "raise the limit (ulimit -v, ulimit -u, or that of the container), or use fewer --threads"
-)
+_SHORTAGE = ("not enough memory for these votes: the system gives no more memory or no further "
+             "thread; raise the limit (ulimit -v, ulimit -u, or that of the container), or use "
+             "fewer --threads")  # fmt: skip
 
 
 class _Command(TyperCommand):
     """A command that checks its files before it runs, and explains a glob without quotes."""
 
     def invoke(self, ctx: Any) -> Any:
-        options = {
-            each.name: each.opts[0] if each.opts[0].startswith("-") else each.metavar or each.name
-            for each in self.params
-        }
+        options = {each.name: each.opts[0] if each.opts[0].startswith("-") else each.metavar
+                   or each.name for each in self.params}  # fmt: skip
         if self.callback is not None:
             require_targets(inspect.unwrap(self.callback), ctx.params, options)
         return super().invoke(ctx)
@@ -183,10 +180,8 @@ def _explain(error: Exception) -> None:
         _fail(_SHORTAGE)
     if os.environ.get("CROWDSIFT_DEBUG"):
         raise error
-    _fail(
-        f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
-        "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
-    )
+    _fail(f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
+          "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened")  # fmt: skip
 
 
 def _is_shortage(error: Exception) -> bool:

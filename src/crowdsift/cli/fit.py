@@ -154,9 +154,8 @@ def _named_model(
     if pooling is not None:
         crowdsift.model("sift", pooling=pooling)
         if not by:
-            raise RequestError(
-                "--pooling is for contexts; name their column with --by, or leave --pooling away"
-            )
+            raise RequestError("--pooling is for contexts; name their column with --by, or leave "
+                               "--pooling away")  # fmt: skip
     return model
 
 
@@ -217,9 +216,8 @@ def _write_folders(
 
         with steps.step("--excel-safe"):
             write_excel_safe(result, excel_safe, decimal_comma=decimal_comma)
-            steps.written.append(
-                f"{excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets"
-            )
+            steps.written.append(f"{excel_safe}/items.csv, workers.csv, decisions.csv for "
+                                 "spreadsheets")  # fmt: skip
 
 
 def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, steps: _Steps) -> None:

@@ -269,21 +269,17 @@ def _with_overall(
             engine=resources.engine, engine_options=resources.options, threads=resources.threads,
             seed=seed, progress=progress,
         )  # fmt: skip
-    notes = [
-        Diagnostic(each.kind, f"overall ranking: {each.message}")
-        for each in made.diagnostics
-        if each.kind in (Kind.CONVERGENCE, Kind.SIGN)
-    ]
+    notes = [Diagnostic(each.kind, f"overall ranking: {each.message}") for each in made.diagnostics
+             if each.kind in (Kind.CONVERGENCE, Kind.SIGN)]  # fmt: skip
     about = {name: made.summary.get(name) for name in _ABOUT_OVERALL}
     known = ("method", "level", "scale", "seed", "components", "converged", "warnings")
     summary = {name: made.summary[name] for name in known}
     typical = typical_reliability(made)
     summary["typical_reliability"] = typical if np.isfinite(typical) else None
     result = replace(
-        result,
-        overall_ranking=ranking_of(made.item_table, summary, made.parameters),
+        result, overall_ranking=ranking_of(made.item_table, summary, made.parameters),
         summary={**result.summary, "overall": about},
-    )
+    )  # fmt: skip
     return with_notes(result, notes)
 
 
@@ -291,10 +287,9 @@ def with_notes(result: Fit, notes: Sequence[Diagnostic]) -> Fit:
     """Return a fit with further diagnostics among its warnings."""
     messages = [*result.summary["warnings"], *(each.message for each in notes)]
     return replace(
-        result,
-        summary={**result.summary, "warnings": messages},
+        result, summary={**result.summary, "warnings": messages},
         diagnostics=(*result.diagnostics, *notes),
-    )
+    )  # fmt: skip
 
 
 def _merged(gold: Gold, place: np.ndarray[Any, np.dtype[np.uint32]]) -> Gold | None:

@@ -118,10 +118,8 @@ def _reweighted(
 def _with_grades(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
 ) -> tuple[Comparisons, dict[str, float]]:
-    """Return votes whose weights have the gradients of their grades, and the cut points learned.
-
-    A grade below the highest is a win and, for what it is not, a part of a loss.
-    """
+    """Return votes whose weights have the gradients of their grades, and the cut points learned."""
+    # A grade below the highest is a win and, for what it is not, a part of a loss.
     grades, ties = votes.grades, votes.outcome == 0.5
     assert grades is not None
     side = np.where(grades.outcome == 1.0, 1.0, -1.0)
@@ -133,10 +131,8 @@ def _with_grades(
     level = np.append(grades.level, np.zeros(int(ties.sum()), np.int64))
     weight = np.append(grades.weight, votes.weight[ties]).astype(np.float64)
     sign, n, plain = (
-        np.append(side, np.ones(int(ties.sum()))),
-        len(side),
-        replace(votes, grades=None),
-    )
+        np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None),
+    )  # fmt: skip
     cuts: Vector | None = None
     for _ in range(_REWEIGHTINGS - 1):
         found = estimate_votes(model.in_one_dimension(), plain, resources, gold)
@@ -198,9 +194,8 @@ def estimate_model(
     if start is None:
         return model.estimate_votes(engine, votes, progress)
     if votes.features is not None and model.takes_covariates:
-        raise RequestError(
-            "a fit with covariates cannot start from an earlier one; leave --start (start=) away"
-        )
+        raise RequestError("a fit with covariates cannot start from an earlier one; leave --start "
+                           "(start=) away")  # fmt: skip
     ranked = votes.choices is not None and model.rankings == "likelihood"
     if votes.item_features is not None or ranked:  # features and rankings start afresh
         return model.estimate_votes(engine, votes, progress)
@@ -212,24 +207,14 @@ def estimate_model(
 def estimate_votes(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
 ) -> Estimate:
-    """Open an engine, estimate a model from votes, and close the engine.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
-    >>> estimate_votes(crowdsift.BradleyTerry(), votes, Resources()).scores.round(1)
-    array([ 0.3, -0.3])
-    """
+    """Open an engine, estimate a model from votes, and close the engine."""
     with open_votes(model, votes, resources, gold) as opened:
         return estimate_model(opened)
 
 
 def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
-    """Centre the scores, give them the sign of gold if it is free, and drop gold's own rows.
-
-    Return the estimate and, if gold settles only the sign, how gold agrees with the scores.
-    """
+    """Centre the scores, give them the sign of gold if it is free, and drop gold's own rows."""
+    # Return the estimate and, if gold settles only the sign, how gold agrees with the scores.
     model, gold = opened.model, opened.gold
     component = opened.engine.facts.component if found.component is None else found.component
     found = without_gold(found, opened.votes.n_workers)
@@ -266,12 +251,9 @@ def gold_left_out(opened: OpenVotes, resources: Resources) -> Agreement | None:
 
 
 def with_groups(
-    opened: OpenVotes,
-    found: Estimate,
-    rows: VoteRows | None,
-    resources: Resources,
+    opened: OpenVotes, found: Estimate, rows: VoteRows | None, resources: Resources,
     progress: Progress | None = None,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """Return the estimate with an effect of groups of votes, if the method finds one."""
     model, votes = opened.model, opened.votes
     if rows is None or rows.group is None or not model.takes_groups or opened.gold is not None:
@@ -292,15 +274,8 @@ def with_groups(
 
 
 def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
-    """Return scores about the means of their components, if there are several.
-
-    A single component is centred by its method already, and stays as it is to the last bit.
-
-    Examples
-    --------
-    >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
-    array([ 1., -1.,  0.])
-    """
+    """Return scores about the means of their components, if there are several."""
+    # A single component is centred by its method already, and stays as it is to the last bit.
     size = np.bincount(component)
     if len(size) == 1:
         return scores
@@ -312,17 +287,14 @@ def without_gold(found: Estimate, count: int) -> Estimate:
     if len(found.theta) <= count:
         return found
     result, points = found.workers, found.points
-    workers: dict[str, Any] = {
-        entry.name: getattr(result, entry.name)[:count]
-        for entry in fields(result)
-        if isinstance(getattr(result, entry.name), np.ndarray)
-    }
+    workers: dict[str, Any] = {entry.name: getattr(result, entry.name)[:count]
+                  for entry in fields(result)
+                  if isinstance(getattr(result, entry.name), np.ndarray)}  # fmt: skip
     extra = {name: values[:count] for name, values in result.extra.items()}
     return replace(
-        found,
-        theta=found.theta[:count],
+        found, theta=found.theta[:count],
         points=None if points is None else type(points)(*(x[:count] for x in points)),
         workers=replace(result, extra=extra, **workers),
         covariates=None if found.covariates is None else found.covariates.of(count),
         dimensions=None if found.dimensions is None else found.dimensions.of(count),
-    )
+    )  # fmt: skip

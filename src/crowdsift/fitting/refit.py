@@ -55,10 +55,9 @@ def read_new(
     old = _required_votes(earlier)
     hiding = Hiding.of(old.reading.get("hide_workers"))
     if hiding is None and options.get("hide_workers"):
-        raise RequestError(
-            "the workers of the fit are not hidden: the same worker would become two; hide them "
-            "first (Fit.hide_workers), or fit all votes with --hide-workers"
-        )
+        raise RequestError("the workers of the fit are not hidden: the same worker would become "
+                           "two; hide them first (Fit.hide_workers), or fit all votes with "
+                           "--hide-workers")  # fmt: skip
     if hiding is not None and options.get("hide_workers"):
         hiding = hiding.or_same(Hiding.of(options["hide_workers"]))
         options = {**options, "hide_workers": hiding}
@@ -70,11 +69,10 @@ def read_new(
         options = {**old.reading, "by": old.by, "workers": old.has_workers, **options}
         new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)
     if old.sides_known and not new.sides_known:
-        raise RequestError(
-            f"{new.source}: these votes do not say which item was on the left, and those of the "
-            "fit do. Give the columns left, right and winner, or say that the first item was on "
-            "the left (--sides, sides=True); to do without sides fit all votes with --no-sides"
-        )
+        raise RequestError(f"{new.source}: these votes do not say which item was on the left, and "
+                           "those of the fit do. Give the columns left, right and winner, or say "
+                           "that the first item was on the left (--sides, sides=True); to do "
+                           "without sides fit all votes with --no-sides")  # fmt: skip
     if not again:
         refuse_repeated(earlier, new)
     return new if old.panels is None else _with_known_panels(new, votes, old, options, threads)
@@ -94,10 +92,9 @@ def _with_known_panels(
         of = {read.workers[who]: rows.group_labels[panel] for who, panel in set(known)}
     for who in new.workers:
         if who not in of and who not in panels.of:
-            raise RequestError(
-                f"worker {who!r} has no {panels.column}, and the fit trusts "
-                f"{panels.column}={' or '.join(panels.trusted)}; give votes with that column"
-            )
+            raise RequestError(f"worker {who!r} has no {panels.column}, and the fit trusts "
+                               f"{panels.column}={' or '.join(panels.trusted)}; give votes with "
+                               "that column")  # fmt: skip
         if of.get(who, panels.of.get(who)) != panels.of.get(who, of.get(who)):
             raise RequestError(
                 f"worker {who!r} was of {panels.column}={panels.of[who]} and now is of "
@@ -110,22 +107,18 @@ def _required_votes(earlier: Fit) -> Comparisons:
     """Return the votes of a fit; refuse a fit that keeps less than what shaped it."""
     votes, summary = earlier.votes, earlier.summary
     column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
-    shaped = {
-        "features of items": bool(summary.get("item_features")),
-        "classes of items": votes is not None and votes.item_class is not None,
-        "covariates": votes is not None and votes.features is not None,
-        f"votes that depend on each other by {column}": bool(column),
-    }
+    shaped = {"features of items": bool(summary.get("item_features")),
+              "classes of items": votes is not None and votes.item_class is not None,
+              "covariates": votes is not None and votes.features is not None,
+              f"votes that depend on each other by {column}": bool(column)}  # fmt: skip
     if reasons := [what for what, is_so in shaped.items() if is_so]:
-        raise RequestError(
-            f"a fit with {reasons[0]} cannot be updated, since these are not kept with it; fit all "
-            "votes, the old ones and the new, with the same options"
-        )
+        raise RequestError(f"a fit with {reasons[0]} cannot be updated, since these are not kept "
+                           "with it; fit all votes, the old ones and the new, with the same "
+                           "options")  # fmt: skip
     if votes is None:
-        raise RequestError(
-            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with covariates or "
-            "classes of items, or a file was deleted); fit all votes with start=FOLDER (--start)"
-        )
+        raise RequestError(f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
+                           "covariates or classes of items, or a file was deleted); fit all votes "
+                           "with start=FOLDER (--start)")  # fmt: skip
     return votes
 
 
@@ -145,15 +138,11 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     found = fit(whole, model_of(earlier), start=earlier if resumes else None, gold=gold, **given)
     notes = list(again_notes(old, new)) if not again else []
     if new.intake is not None and new.intake.known:
-        notes.append(
-            f"{new.intake.known:,} rows of {new.source} are in the fit already, by what names a "
-            "row, and are not counted again"
-        )
+        notes.append(f"{new.intake.known:,} rows of {new.source} are in the fit already, by what "
+                     "names a row, and are not counted again")  # fmt: skip
     if new.sides_known and not old.sides_known:
-        notes.append(
-            "the new votes say which item was on the left and the earlier ones do not: sides are "
-            "not used"
-        )
+        notes.append("the new votes say which item was on the left and the earlier ones do not: "
+                     "sides are not used")  # fmt: skip
     if earlier.summary.get("drift"):
         notes.append("drift over time is not tested in an update; fit all votes with --time")
     taken = (*taken_by(earlier), fingerprint(new))
@@ -272,12 +261,10 @@ def _entry(fit: Fit) -> dict[str, Any]:
     """Return the entry of a fit in the history: the best items of the first component."""
     table, by = fit.item_table, fit.summary.get("by")
     rows = np.flatnonzero(table["component"] == table["component"][0])[:MAX_HISTORY_ITEMS]
-    return {
-        "votes": float(fit.summary["votes"]),
+    return {"votes": float(fit.summary["votes"]),
         "items": [item_label(fit.labels[row], by) for row in rows.tolist()],
         "ranks": table["rank"][rows].tolist(),
-        "scores": [float(f"{score:.6g}") for score in table["score"][rows].tolist()],
-    }
+        "scores": [float(f"{score:.6g}") for score in table["score"][rows].tolist()]}  # fmt: skip
 
 
 def ranks_over_updates(
@@ -304,20 +291,18 @@ def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
         return
     if old.row_ids is not None and new.row_ids is not None:
         if same := int(np.isin(new.row_ids, old.row_ids).sum()):
-            raise RequestError(
-                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in the fit already, "
-                "by what names a row; give update the file or the frame itself, which leaves them "
-                "out, or again=True to take them once more"
-            )
+            raise RequestError(f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in "
+                               "the fit already, by what names a row; give update the file or the "
+                               "frame itself, which leaves them out, or again=True to take them "
+                               "once more")  # fmt: skip
         return
     same, chance = _repeated(old, new)
     fewest = min(len(old), len(new))
     if same >= _FEWEST and same - chance >= _SAME * max(fewest - chance, 0.0) and chance < same / 2:
-        raise RequestError(
-            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier rows in worker, "
-            "items and answer; give new votes only, or fit the whole file with start= (--start). "
-            "again=True (--again) takes them once more"
-        )
+        raise RequestError(f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier "
+                           "rows in worker, items and answer; give new votes only, or fit the "
+                           "whole file with start= (--start). again=True (--again) takes them "
+                           "once more")  # fmt: skip
 
 
 def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:

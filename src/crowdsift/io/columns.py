@@ -35,10 +35,8 @@ OUTCOME = ("first", "second", "outcome")
 WINNER = ("winner", "loser")
 LAYOUTS = (SIDES, OUTCOME, WINNER)
 # The columns of the items of a result, which a context column stands beside.
-_RESULT_COLUMNS = (
-    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
-    *("comparisons", "component", "se", "flag"),
-)
+_RESULT_COLUMNS = (*("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
+                   *("comparisons", "component", "se", "flag"))  # fmt: skip
 STYLE = "conv_metadata"  # of Chatbot Arena: counts of tokens and of Markdown, by side
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
@@ -232,11 +230,8 @@ def _plain(table: Source, options: ReadOptions) -> Plan | None:
     nested = {"data", "annotations"} <= set(table.names)
     mapped = _mapped_roles(table, options.columns, nested=nested)
     free = [name for name in table.names if name not in mapped.values()]
-    own = {
-        role: name
-        for role in ROLES
-        if role not in mapped and (name := lookup(table, free, role)) is not None
-    }
+    own = {role: name for role in ROLES if role not in mapped
+           and (name := lookup(table, free, role)) is not None}  # fmt: skip
     roles, required = {**mapped, **own}, set(mapped) - {"worker", "weight"}
     for layout in LAYOUTS:
         if required <= set(layout) <= set(roles):
@@ -486,10 +481,8 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
                         f"for {what}; leave the row out (--where), or fit without style control",
                     )  # fmt: skip
                 column.append(found)
-    return {
-        what: _log_ratio(*np.array(both, np.float64))
-        for what, both in zip(names, counts, strict=True)
-    }
+    return {what: _log_ratio(*np.array(both, np.float64))
+            for what, both in zip(names, counts, strict=True)}  # fmt: skip
 
 
 def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -515,10 +508,8 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
         equal = _equal(table, covariate)
         return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])
     answers = [_answers(table, name) for name in covariate.names]
-    found = [
-        np.asarray(table.quantities(name, "covariate"), np.float64) if given is None else given
-        for name, given in zip(covariate.names, answers, strict=True)
-    ]
+    found = [np.asarray(table.quantities(name, "covariate"), np.float64) if given is None else given
+             for name, given in zip(covariate.names, answers, strict=True)]  # fmt: skip
     if len(found) == 1:
         return found[0]
     one, two = found

@@ -76,10 +76,8 @@ class FileSource(Source):
             if worker_from_path:
                 named = self._named(paths, worker_from_path)
                 paths = [path for path in paths if path in named]
-            found = [
-                settled(path, self._folder, partitions=partitions, encoding=encoding)
-                for path in paths
-            ]
+            found = [settled(path, self._folder, partitions=partitions, encoding=encoding)
+                     for path in paths]  # fmt: skip
             parts = [part for part, _ in found]
             for path, part in zip(paths, parts, strict=True):
                 part.constant |= named.get(path, {})
@@ -164,12 +162,9 @@ class FileSource(Source):
         """Assign a number to every distinct label of a column over all files."""
         column = quoted(name)
         scans = " UNION ALL ".join(f"SELECT {column} AS label FROM {scan(p)}" for p in self._parts)
-        self._run(
-            self._parts[0],
-            f"CREATE TEMP TABLE labels_{self._column[name]} AS "
+        self._run(self._parts[0], f"CREATE TEMP TABLE labels_{self._column[name]} AS "
             "SELECT label, (row_number() OVER () - 1)::UINTEGER AS code "
-            f"FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)",
-        )
+            f"FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)")  # fmt: skip
 
     def _joined(self, part: Part, names: list[str]) -> str:
         """Select the columns of a Parquet file, labels as codes, with the number of the row."""
@@ -289,20 +284,16 @@ class FileSource(Source):
 
     def _join_codes(self, column: str) -> NDArray[np.uint32]:
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
-        coded = self._query(
-            f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
-            f"JOIN labels ON votes.{column} = labels.label"
-        ).fetchnumpy()
+        coded = self._query(f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
+            f"JOIN labels ON votes.{column} = labels.label").fetchnumpy()  # fmt: skip
         codes[coded["place"]] = coded["code"]  # a join keeps no order
         return codes
 
     def _label_joins(self, coded: Iterable[str]) -> str:
         """Join the labels of columns that hold codes."""
         columns = [self._column[name] for name in coded]
-        return "".join(
-            f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
-            for column in columns
-        )
+        return "".join(f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
+                       for column in columns)  # fmt: skip
 
     def _stored(self, name: str) -> str:
         return self._reply.get(name) or self._column[name]
@@ -365,10 +356,8 @@ class FileSource(Source):
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         stored = {name: self._stored(name) for name in names}
-        columns = ", ".join(
-            f"labels_{column}.label" if name in self._coded else f"votes.{column}"
-            for name, column in stored.items()
-        )
+        columns = ", ".join(f"labels_{column}.label" if name in self._coded else f"votes.{column}"
+                            for name, column in stored.items())  # fmt: skip
         joins = self._label_joins(name for name in names if name in self._coded)
         number = f"votes.{self._place}"
         json = [self._is_json(name) for name in names]
@@ -379,10 +368,8 @@ class FileSource(Source):
             ).fetchall()
             for place, row in enumerate(found):
                 try:
-                    yield tuple(
-                        _parsed([value])[0] if is_json and value is not None else value
-                        for value, is_json in zip(row, json, strict=True)
-                    )
+                    yield tuple(_parsed([value])[0] if is_json and value is not None else value
+                                for value, is_json in zip(row, json, strict=True))  # fmt: skip
                 except LabelError as fault:
                     raise self.fault(start + place, None, fault.message) from None
 

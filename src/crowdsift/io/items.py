@@ -275,10 +275,8 @@ def _cycle(edges: list[tuple[int, int]]) -> list[int]:
 
 
 # Names under which the columns of a pair are looked for, and the one of its worker.
-_PAIRS = (
-    *(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
-    *(("model_a", "model_b"), ("item_a", "item_b")),
-)
+_PAIRS = (*(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
+          *(("model_a", "model_b"), ("item_a", "item_b")))  # fmt: skip
 _WORKERS = ("worker", "annotator", "annotator_id", "worker_id", "judge", "WorkerId")
 
 

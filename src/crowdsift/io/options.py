@@ -145,12 +145,8 @@ class ReadOptions:
 
     def changed(self) -> list[str]:
         """Return the names of the options that differ from their defaults, resources left out."""
-        return [
-            each.name
-            for each in fields(self)
-            if each.name not in ("threads", "memory")
-            and getattr(self, each.name) != getattr(_DEFAULTS, each.name)
-        ]
+        return [each.name for each in fields(self) if each.name not in ("threads", "memory")
+                and getattr(self, each.name) != getattr(_DEFAULTS, each.name)]  # fmt: skip
 
 
 def _mapping(given: Any, name: str) -> Mapping[str, str]:

@@ -381,10 +381,8 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
 # and of text in a table, for a byte of it in the file.
 _SORTING, _CODED, _TEXT = 64, 24, 2.5
 # Columns that would change what votes mean, and may not first appear far down in a large file.
-_LATE = (
-    *("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
-    *("prompt", "annotator", "annotator_id", "worker_id", "judge"),
-)
+_LATE = (*("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
+         *("prompt", "annotator", "annotator_id", "worker_id", "judge"))  # fmt: skip
 
 Run = Callable[[Part, str], Any]
 

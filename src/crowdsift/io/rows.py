@@ -553,9 +553,8 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
     both_bad = int((np.isin(codes, bad) & (outcome == 0.5)).sum()) if bad else 0
     clash = ~np.isnan(named) & (named != outcome)
     texts, mapped = (
-        [str(label).strip().casefold() for label in labels],
-        {*map(str.casefold, values)},
-    )
+        [str(label).strip().casefold() for label in labels], {*map(str.casefold, values)},
+    )  # fmt: skip
     grades = [1 if text in mapped else GRADED.get(text, ("", 0))[1] for text in texts]
     grade = np.array(grades, np.uint8)[codes] if max(grades, default=0) > 1 else None
     return Answers(outcome, both_bad, labels, codes, clash, grade)

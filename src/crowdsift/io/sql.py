@@ -230,11 +230,8 @@ def numeric_columns(
     named = [name for name in columns if name.casefold() in condition.casefold()]
     if not named:
         return set()
-    checks = ", ".join(
-        f"coalesce(bool_and(TRY_CAST({columns[name]} AS DOUBLE) IS NOT NULL OR "
-        f"trim(coalesce({columns[name]}, '')) = ''), false)"
-        for name in named
-    )
+    checks = ", ".join(f"coalesce(bool_and(TRY_CAST({columns[name]} AS DOUBLE) IS NOT NULL OR "
+        f"trim(coalesce({columns[name]}, '')) = ''), false)" for name in named)  # fmt: skip
     found = execute(f"SELECT {checks} FROM (SELECT * FROM {rows} LIMIT 20000)").fetchone()
     return {name for name, is_number in zip(named, found, strict=True) if is_number}
 

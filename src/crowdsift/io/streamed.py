@@ -122,21 +122,15 @@ class ParquetVotes(FileSource):
         types = {
             part.type_of(name) for part in self._parts if part.kind == "parquet" for name in roles
         }
-        return (
-            plan.format is PLAIN
-            and plan.layout is WINNER
-            and "weight" not in plan.roles
-            and all(part.kind == "parquet" for part in self._parts)
-            and all(name in part.names for part in self._parts for name in roles)
-            and types in ({"VARCHAR"}, {"BIGINT"})
-        )
+        return (plan.format is PLAIN and plan.layout is WINNER and "weight" not in plan.roles
+                and all(part.kind == "parquet" for part in self._parts)
+                and all(name in part.names for part in self._parts for name in roles)
+                and types in ({"VARCHAR"}, {"BIGINT"}))  # fmt: skip
 
     def count(self) -> int:
         """Return the number of rows."""
-        counts = [
-            self._run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
-            for part in self._parts
-        ]
+        counts = [self._run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
+                  for part in self._parts]  # fmt: skip
         return int(sum(counts))
 
     def find_labels(self) -> Labels:
@@ -147,12 +141,10 @@ class ParquetVotes(FileSource):
                 for part in self._parts
                 for name in names
             )
-            self._run(
-                self._parts[0],
-                f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, "
-                f"(row_number() OVER (ORDER BY label) - 1)::UINTEGER AS code FROM ({scans}) "
-                "GROUP BY label",
-            )
+            self._run(self._parts[0],
+                      f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, "
+                      f"(row_number() OVER (ORDER BY label) - 1)::UINTEGER AS code FROM ({scans}) "
+                      "GROUP BY label")  # fmt: skip
             empty = "label IS NULL OR trim(label::VARCHAR) = ''"
             if found := self._query(f"SELECT sum(votes) FROM {table} WHERE {empty}").fetchone()[0]:
                 raise InputError(
@@ -176,14 +168,11 @@ class ParquetVotes(FileSource):
         """Yield rows as codes of winner, loser and worker, in no order."""
         winner, loser, worker = map(quoted, self._names)
         for part in self._parts:
-            self._run(
-                part,
-                "CREATE OR REPLACE TEMP TABLE coded AS "
-                f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
-                f"JOIN items AS a ON part.{winner} = a.label "
-                f"JOIN items AS b ON part.{loser} = b.label "
-                f"JOIN workers AS w ON part.{worker} = w.label",
-            )
+            self._run(part, "CREATE OR REPLACE TEMP TABLE coded AS "
+                      f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
+                      f"JOIN items AS a ON part.{winner} = a.label "
+                      f"JOIN items AS b ON part.{loser} = b.label "
+                      f"JOIN workers AS w ON part.{worker} = w.label")  # fmt: skip
             if same := self._query("SELECT count(*) FROM coded WHERE a = b").fetchone()[0]:
                 raise InputError(
                     f"{same:,} rows compare an item with itself; remove them", source=part.source

@@ -78,17 +78,10 @@ class SignSupport(NamedTuple):
 
 
 def sign_log_odds(reliable: float, adversarial: float) -> float:
-    """Return the log odds that the sign is right, from the expected counts on either side.
-
-    The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes. With
-    R workers for the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and
-    B(3.5 + A, 0.5 + R) if all are mirrored; for many workers the odds go to (R/A)³.
-
-    Examples
-    --------
-    >>> round(sign_log_odds(60, 40), 2), round(sign_log_odds(50, 50), 2)
-    (1.18, 0.0)
-    """
+    """Return the log odds that the sign is right, from the expected counts on either side."""
+    # The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes.
+    # With R workers for the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is
+    # right and B(3.5 + A, 0.5 + R) if all are mirrored; for many workers the odds go to (R/A)³.
     a, b = _HONEST, _ADVERSARIAL
     return (
         lgamma(a + reliable)
@@ -99,19 +92,11 @@ def sign_log_odds(reliable: float, adversarial: float) -> float:
 
 
 def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSupport:
-    """Count the informative workers for and against the sign.
-
-    The typical reliability is the median of |β| over workers, weighted by information (β² times
-    the number of votes), and at most 2. A worker is for the sign with P(β > typical/4) and against
-    it with P(β < -typical/4), so that nearly random workers have no say, however many they are.
-
-    Examples
-    --------
-    >>> beta = np.array([3.0, 3.0, *[-0.25] * 9])
-    >>> found = sign_support(beta, normal_distribution(beta, np.full(11, 0.05)), np.full(11, 99.0))
-    >>> found.positive, found.negative, round(found.probability, 2)
-    (2.0, 0.0, 0.95)
-    """
+    """Count the informative workers for and against the sign."""
+    # The typical reliability is the median of |β| over workers, weighted by information (β² times
+    # the number of votes), and at most 2. A worker is for the sign with P(β > typical/4) and
+    # against it with P(β < -typical/4), so that nearly random workers have no say, however many
+    # they are.
     zone = _ZONE * min(weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
     if zone == 0.0:
         return SignSupport(0.0, 0.0, len(beta))
@@ -129,10 +114,9 @@ def weighted_median(values: Vector, weights: Vector) -> float:
 
 # The types that a hyper-parameter can have, in words and for isinstance.
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
-    "bool": ("true or false", (bool,)),
-    "int": ("a whole number", (int,)),
+    "bool": ("true or false", (bool,)), "int": ("a whole number", (int,)),
     "float": ("a number", (int, float)),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -359,24 +343,16 @@ class Model(ABC):
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Score nearly the same votes for a search; return where to continue, None to fit anew.
-
-        What evidence decides is decided again only if `decide`.
-        """
+        """Score nearly the same votes for a search; return where to continue, None to fit anew."""
+        # What evidence decides is decided again only if `decide`.
         return None
 
     def estimate_in_groups(
-        self,
-        engine: Engine,
-        groups: GroupedVotes,
-        whole: Engine,
-        before: Estimate,
+        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate,
         progress: Progress | None = None,
-    ) -> Estimate | None:
-        """Fit with an effect of groups of votes; None if the evidence does not support one.
-
-        In `engine` an item within a group is an item; `whole` and `before` are without groups.
-        """
+    ) -> Estimate | None:  # fmt: skip
+        """Fit with an effect of groups of votes; None if the evidence does not support one."""
+        # In `engine` an item within a group is an item; `whole` and `before` are without groups.
         return None
 
     @abstractmethod
@@ -403,56 +379,36 @@ class Model(ABC):
         return "tie_rate"
 
     def outcome_probabilities(
-        self,
-        difference: NDArray[np.float64],
-        reliability: NDArray[np.float64],
-        tie: NDArray[np.float64],
-        side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0,
-        offset: NDArray[np.float64] | float = 0.0,
-    ) -> Outcomes:
-        """P(win), P(tie) and P(loss) of the first item; arrays that broadcast.
-
-        `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
-        half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
-        bias, for models that predict with one, and `offset` is what other dimensions add to the
-        log odds; here they are not used. Which item stands on which
-        side is unknown: both placements are equally likely.
-        """
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64],
+        tie: NDArray[np.float64], side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0, offset: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:  # fmt: skip
+        """P(win), P(tie) and P(loss) of the first item; arrays that broadcast."""
+        # `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
+        # half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
+        # bias, for models that predict with one, and `offset` is what other dimensions add to the
+        # log odds; here they are not used. Which item stands on which side is unknown: both
+        # placements are equally likely.
         return half_win(self.probability(difference, reliability), tie)
 
 
 def mirror(model: Model, estimate: Estimate) -> Estimate:
-    """Return the estimate with the sign of all scores turned, and all else to match.
-
-    Examples
-    --------
-    >>> from crowdsift.models import MODELS
-    >>> from crowdsift.solvers.convergence import StoppingRule
-    >>> workers = WorkerEstimate(reliability=np.array([0.5]))
-    >>> rule = StoppingRule("change", 1e-3, 9)
-    >>> estimate = Estimate(np.array([1.0, -1.0]), 0.0, rule, [], workers=workers)
-    >>> turned = mirror(MODELS["hbtl"](), estimate)
-    >>> turned.scores.tolist(), turned.workers.reliability.tolist()
-    ([-1.0, 1.0], [-0.5])
-    """
+    """Return the estimate with the sign of all scores turned, and all else to match."""
     pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
     population, sites, sign = estimate.population, estimate.sites, estimate.sign
     return replace(
-        estimate,
-        scores=0.0 - estimate.scores,
+        estimate, scores=0.0 - estimate.scores,
         theta=model.mirrored(estimate.theta, estimate.workers.random_level),
         points=None if points is None else _points(points),
         in_context=None if apart is None else apart._replace(points=_points(apart.points)),
-        workers=_workers(estimate.workers),
-        sign=None if sign is None else sign.mirrored(),
+        workers=_workers(estimate.workers), sign=None if sign is None else sign.mirrored(),
         pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
         population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),
         features=None if estimate.features is None else estimate.features.mirrored(),
         dimensions=None if estimate.dimensions is None else estimate.dimensions.mirrored(),
         common=None if estimate.common is None else mirror(model, estimate.common),
-    )
+    )  # fmt: skip
 
 
 def _points(points: WorkerPoints) -> WorkerPoints:
@@ -468,10 +424,9 @@ def _workers(workers: WorkerEstimate) -> WorkerEstimate:
     quantiles, classes = turned(workers.quantiles), workers.class_evidence
     n_classes = 0 if classes is None else classes.shape[1]
     return replace(
-        workers,
-        reliability=turned(workers.reliability),
+        workers, reliability=turned(workers.reliability),
         reliability_lower=turned(workers.reliability_upper),
         reliability_upper=turned(workers.reliability_lower),
         quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
         class_evidence=None if classes is None else classes[:, [2, 1, 0, *range(3, n_classes)]],
-    )
+    )  # fmt: skip

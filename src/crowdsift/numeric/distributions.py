@@ -58,24 +58,12 @@ def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
 
 
 def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vector:
-    """Quantiles of equal probability of normal distributions, one row each.
-
-    Examples
-    --------
-    >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
-    array([[-1.15 , -0.319,  0.319,  1.15 ]])
-    """
+    """Quantiles of equal probability of normal distributions, one row each."""
     return np.asarray(mean[:, None] + sd[:, None] * _unit_quantiles(count))
 
 
 def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
-    """P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it.
-
-    Examples
-    --------
-    >>> normal_distribution(np.zeros(2), np.ones(2))(0.0)
-    array([0.5, 0.5])
-    """
+    """P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it."""
     unit = _unit_quantiles(_QUANTILES)
     share = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
@@ -90,15 +78,8 @@ def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
 
 
 def quantile_distribution(quantiles: Vector) -> Distribution:
-    """P(x ≤ at) by linear interpolation between quantiles of equal probability.
-
-    One row of quantiles each; the result is clipped at half a step.
-
-    Examples
-    --------
-    >>> quantile_distribution(np.array([[-1.0, 0.0, 1.0, 2.0]]))(0.5)
-    array([0.5])
-    """
+    """P(x ≤ at) by linear interpolation between quantiles of equal probability."""
+    # One row of quantiles each; the result is clipped at half a step.
     count = quantiles.shape[1]
     rows = np.arange(len(quantiles))
 
@@ -116,13 +97,7 @@ def quantile_distribution(quantiles: Vector) -> Distribution:
 
 
 def share_above(at: float, quantiles: Vector) -> Vector:
-    """Return P(x > at) by interpolation over normal scores, extrapolated beyond the quantiles.
-
-    Examples
-    --------
-    >>> share_above(1.0, normal_quantiles(np.zeros(1), np.ones(1))).round(4)
-    array([0.1587])
-    """
+    """Return P(x > at) by interpolation over normal scores, extrapolated beyond the quantiles."""
     unit, rows = _unit_quantiles(quantiles.shape[1]), np.arange(len(quantiles))
     right = np.clip((quantiles < at).sum(axis=1), 1, len(unit) - 1)
     left, step = quantiles[rows, right - 1], quantiles[rows, right] - quantiles[rows, right - 1]
@@ -145,13 +120,7 @@ def _normal_table() -> tuple[Vector, Vector]:
 
 
 def normal_share(z: Vector) -> Vector:
-    """Φ(z) to 1e-6, read off a table.
-
-    Examples
-    --------
-    >>> normal_share(np.array([0.0, 1.96])).round(4)
-    array([0.5  , 0.975])
-    """
+    """Φ(z) to 1e-6, read off a table."""
     return np.interp(z, *_normal_table())
 
 

@@ -75,15 +75,8 @@ def best_variance(slope: Callable[[float], float], start: float) -> float:
 
 
 def within_reach(found: float, before: float) -> float:
-    """A variance found beside other things that move: no farther than a factor of 4 at a time.
-
-    From 0 it may rise at once, and below `MIN_VARIANCE` it is 0.
-
-    Examples
-    --------
-    >>> within_reach(0.0, 0.4), within_reach(0.5, 0.4), within_reach(0.0, 1e-6)
-    (0.1, 0.5, 0.0)
-    """
+    """A variance found beside other things that move: no farther than a factor of 4 at a time."""
+    # From 0 it may rise at once, and below `MIN_VARIANCE` it is 0.
     if before <= MIN_VARIANCE:
         return found
     held = min(max(found, before / _REACH), before * _REACH)

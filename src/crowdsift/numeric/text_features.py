@@ -32,12 +32,6 @@ def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
 
     An n-gram belongs to one column and has one sign, both from its hash, so that those that share
     a column cancel in the mean (Weinberger et al. 2009).
-
-    Examples
-    --------
-    >>> one, two = ngram_counts(["a cat", "A  CAT"], 16)
-    >>> bool((one == two).all()), one.shape
-    (True, (16,))
     """
     result = np.zeros((len(texts), size), np.float32)
     for row, text in enumerate(texts):
@@ -49,13 +43,7 @@ def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
 
 
 def readability(texts: Sequence[str]) -> Vector:
-    """Length of words and sentences, and what else goes with difficulty; see `READABILITY`.
-
-    Examples
-    --------
-    >>> readability(["The cat sat. It ate."])[0].round(2).tolist()
-    [2.8, 1.0, 0.0, 2.5, 0.0, 1.0, 1.79]
-    """
+    """Length of words and sentences, and what else goes with difficulty; see `READABILITY`."""
     return np.array([_readability(text) for text in texts]).reshape(-1, len(READABILITY))
 
 

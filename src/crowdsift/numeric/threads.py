@@ -28,28 +28,15 @@ def available_threads() -> int:
 
 
 def thread_count(threads: int | None) -> int:
-    """Return the number asked for, at most as many as there are cores, or else all of them.
-
-    More threads than cores would wait for each other and each take memory for all items.
-
-    Examples
-    --------
-    >>> thread_count(1), thread_count(10**6) == available_threads()
-    (1, True)
-    """
+    """Return the number asked for, at most as many as there are cores, or else all of them."""
+    # More threads than cores would wait for each other and each take memory for all items.
     if threads is None:
         return available_threads()
     return min(whole_number("threads", threads, 1), available_threads())
 
 
 def thread_notes(threads: int | None) -> list[str]:
-    """Return a message where more threads are requested than there are cores.
-
-    Examples
-    --------
-    >>> thread_notes(1)
-    []
-    """
+    """Return a message where more threads are requested than there are cores."""
     there = available_threads()
     if threads is None or threads <= there:
         return []
@@ -115,16 +102,7 @@ def _libraries() -> list[tuple[LibController, int]]:
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Return the value as an int, if it is a whole number in the range.
-
-    Examples
-    --------
-    >>> whole_number("seed", np.int32(3))
-    3
-    >>> whole_number("seed", -1)
-    Traceback (most recent call last):
-    crowdsift.errors.RequestError: seed must be at least 0, not -1
-    """
+    """Return the value as an int, if it is a whole number in the range."""
     try:
         found = operator.index(value) if not isinstance(value, bool | np.bool_) else None
     except TypeError:
@@ -150,13 +128,7 @@ def number(name: str, value: Any) -> float:
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """Return the value, if it is True or False.
-
-    Examples
-    --------
-    >>> yes_or_no("tune", True)
-    True
-    """
+    """Return the value, if it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise RequestError(f"{name} must be True or False, not {_shown(value)}")
     return bool(value)

@@ -27,11 +27,9 @@ _NAMED = 3  # items and workers in a sentence
 _LONGEST = 40  # characters of a label in a sentence
 _CORRELATED = 0.5  # correlation from which on a dimension is named by a feature or a covariate
 _MOST_FEATURES = 1_000  # among which names are looked for
-_DIRECTIONS = {
-    "common": "Scores are positions along the direction on which voters agree",
+_DIRECTIONS = {"common": "Scores are positions along the direction on which voters agree",
     "gold": "Scores are positions along the direction of the gold pairs",
-    "trusted": "Scores are positions along the direction of the trusted votes",
-}
+    "trusted": "Scores are positions along the direction of the trusted votes"}  # fmt: skip
 NO_COMMON = ("there is no common ranking: voters agree on no direction. Scores are positions "
              "along one of the dimensions in which voters differ, not an order on which they "
              "agree; gold pairs (--gold, gold=) would say which direction is wanted")  # fmt: skip
@@ -42,10 +40,8 @@ def position_columns(
 ) -> dict[str, Vector]:
     """Return the positions of items with intervals, which items without votes do not have."""
     columns = _columns("position", found.positions, found.position_covariance, level)
-    return {
-        name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values)
-        for name, values in columns.items()
-    }
+    return {name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values)
+            for name, values in columns.items()}  # fmt: skip
 
 
 def weight_columns(found: DimensionEstimate, level: float) -> dict[str, Vector]:

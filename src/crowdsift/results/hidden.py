@@ -43,10 +43,8 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     known = {str(label): str(names[place]) for label, place in zip(labels, code, strict=True)}
     order = np.argsort(code)
     table = {name: fit.worker_table[name][order] for name in fit.worker_table}
-    fields: dict[str, Any] = {
-        "worker_table": Table({**table, "worker": names}),
-        "summary": _summary(fit.summary, known, hiding),
-    }
+    fields: dict[str, Any] = {"worker_table": Table({**table, "worker": names}),
+                 "summary": _summary(fit.summary, known, hiding)}  # fmt: skip
     if fit.votes is not None and fit.votes.has_workers:
         fields["votes"] = _votes(fit.votes, names, code, hiding)
     if fit.posterior is not None and len(labels):
@@ -69,10 +67,9 @@ def _refuse_condition(reading: Mapping[str, Any]) -> None:
     known = {name for each in known_formats() for name in each.columns.get("worker", ())}
     known |= {"worker", reading.get("columns", {}).get("worker", "worker")}
     if not identifiers(reading.get("where", "")).isdisjoint(map(str.casefold, known)):
-        raise RequestError(
-            "the condition of this fit (--where, where=) names the column of workers and would be "
-            "kept beside the pseudonyms: hide the workers of a fit without it"
-        )
+        raise RequestError("the condition of this fit (--where, where=) names the column of "
+                           "workers and would be kept beside the pseudonyms: hide the workers of "
+                           "a fit without it")  # fmt: skip
 
 
 def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> dict[str, Any]:
@@ -136,9 +133,8 @@ def _posterior(
     quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
     found = posterior.dimensions
     return replace(
-        posterior,
-        quantiles=None if quantiles is None else quantiles[order],
+        posterior, quantiles=None if quantiles is None else quantiles[order],
         points=None if points is None else WorkerPoints(*(rows[order] for rows in points)),
         in_context=None if apart is None else apart._replace(worker=code[apart.worker].astype(int)),
         dimensions=None if found is None else found.by_worker(order),
-    )
+    )  # fmt: skip

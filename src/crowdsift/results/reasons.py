@@ -73,11 +73,8 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
     # words; NaN where there are none.
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
-    return (
-        float(np.median(table["reliability"][trusted] - random_level))
-        if trusted.any()
-        else (np.nan)
-    )
+    return (float(np.median(table["reliability"][trusted] - random_level)) if trusted.any()
+            else (np.nan))  # fmt: skip
 
 
 def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list[list[Reason]]:

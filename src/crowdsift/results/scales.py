@@ -34,28 +34,12 @@ _PLACES = 4096  # of that table
 
 
 def score_name(fit: Fit) -> str:
-    """Return the name of a score on the scale of a fit: score, Elo, logit or win rate.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
-    >>> score_name(crowdsift.fit(votes, "bt", scale="elo"))
-    'Elo'
-    """
+    """Return the name of a score on the scale of a fit: score, Elo, logit or win rate."""
     return _NAMES.get(fit.summary.get("scale") or "standard", "score")
 
 
 def scale_text(fit: Fit) -> str:
-    """Where the level of another scale comes from, in a sentence; empty on the method's own.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
-    >>> scale_text(crowdsift.fit(votes, "bt", scale="elo", anchor={"i1": 1000}))
-    'Elo points, i1 = 1000: only differences mean something.'
-    """
+    """Where the level of another scale comes from, in a sentence; empty on the method's own."""
     scale, anchor = fit.summary.get("scale") or "standard", fit.summary.get("anchor")
     if scale == "winrate":
         return "Win rate: the share won against the others of its group, each as often."
@@ -68,13 +52,7 @@ def scale_text(fit: Fit) -> str:
 
 
 def checked_level(level: Any) -> float:
-    """Return the level of intervals as a number between 0.5 and 1, or raise an error.
-
-    Examples
-    --------
-    >>> checked_level(0.95)
-    0.95
-    """
+    """Return the level of intervals as a number between 0.5 and 1, or raise an error."""
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
     if not is_number or not 0.5 < level < 1.0:
         raise RequestError(f"level must be above 0.5 and below 1, as 0.95, not {level!r}")
@@ -131,10 +109,8 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
     for item, value in (anchor or {}).items():
         if keys_of([item])[0] not in labels:
             near = ", ".join(str(each) for each in items[:3])
-            raise RequestError(
-                f"the anchor {item!r} is not among the items, which are {near}, ...; "
-                "name an item as the votes do"
-            )
+            raise RequestError(f"the anchor {item!r} is not among the items, which are {near}, "
+                               "...; name an item as the votes do")  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             raise RequestError(f"the anchor {item!r} needs a finite number, not {value!r}")
 
@@ -221,10 +197,8 @@ def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
         for row in rows:
             other = taken.setdefault(int(component[row]), item)
             if other != item:
-                raise RequestError(
-                    f"the anchors {other!r} and {item!r} are compared with each other, so one of "
-                    "them settles the level; give one"
-                )
+                raise RequestError(f"the anchors {other!r} and {item!r} are compared with each "
+                                   "other, so one of them settles the level; give one")  # fmt: skip
             found[row] = float(value)
     return found
 
@@ -237,10 +211,8 @@ def lacks_scale(fit: Fit, scale: str) -> str:
     slope = slope_of(fit)
     if slope > 0.0 or (scale == "winrate" and not slope < 0.0):
         return ""
-    return (
-        f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
-        f"{scale} scale"
-    )
+    return (f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
+            f"{scale} scale")  # fmt: skip
 
 
 def unscaled_fields(fit: Fit, why: str) -> dict[str, Any]:
@@ -290,11 +262,5 @@ def _shown(fit: Fit, values: dict[str, NDArray[Any]]) -> Table:
 
 
 def level_text(level: float = LEVEL) -> str:
-    """Write a level as a percentage, as 90 %.
-
-    Examples
-    --------
-    >>> level_text(0.975)
-    '97.5 %'
-    """
+    """Write a level as a percentage, as 90 %."""
     return f"{100.0 * level:g} %"

@@ -32,13 +32,7 @@ class ScorePrior(Protocol):
 
 
 class Ridge:
-    """P = λI.
-
-    Examples
-    --------
-    >>> Ridge(0.5).times(np.array([2.0, 4.0])).tolist()
-    [1.0, 2.0]
-    """
+    """P = λI."""
 
     def __init__(self, penalty: float) -> None:
         self.level = penalty

@@ -55,13 +55,7 @@ def advise(columns: Columns, *, ahead: bool) -> None:
 
 
 def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
-    """The rows of arrays in ranges; those in files leave memory when the next is asked for.
-
-    Examples
-    --------
-    >>> list(parts(np.arange(3)))
-    [slice(0, 3, None)]
-    """
+    """The rows of arrays in ranges; those in files leave memory when the next is asked for."""
     for start in range(0, len(columns[0]), _ROWS):
         rows = slice(start, min(start + _ROWS, len(columns[0])))
         yield rows
@@ -72,12 +66,11 @@ def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
 Entries = TypeVar("Entries", bound=NDArray[Any])
 
 FAULTS = {
-    1: "an item code outside the list of items",
-    2: "a worker code outside the list of workers",
+    1: "an item code outside the list of items", 2: "a worker code outside the list of workers",
     3: "an item compared with itself; remove the row",
     4: "an outcome outside [0, 1] (1: the first item is better, 0: the second, 0.5: a tie)",
     5: f"a weight that is negative, not a number or above {MOST_WEIGHT:.0e}; weights count votes",
-}
+}  # fmt: skip
 
 
 def frozen(array: Entries) -> Entries:
@@ -230,10 +223,8 @@ class EncodedVotes:
 
     @cached_property
     def ties_are_outcomes(self) -> bool:
-        """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
-
-        Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
-        """
+        """Whether one half means a tie: there are some, and no other outcome between 0 and 1."""
+        # Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
         known = (0.0, 0.5, 1.0)
         return self.has_ties and all(
             bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome)
@@ -243,15 +234,7 @@ class EncodedVotes:
     def columns(
         self,
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
-        """What there is of every row: first, second, outcome, weight.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"])
-        >>> [len(column) for column in votes.columns]
-        [2, 2, 2, 2]
-        """
+        """What there is of every row: first, second, outcome, weight."""
         return self.first, self.second, self.outcome, self.weight
 
     @property
@@ -265,57 +248,31 @@ class EncodedVotes:
     def require_rows(self, what: str) -> None:
         """Refuse what needs every row here, for rows that other machines hold."""
         if self.elsewhere is not None:
-            raise RequestError(
-                f"{what} needs all votes in one place, and these are read by the workers of a "
-                "cluster; read them first with crowdsift.read, or use another engine"
-            )
+            raise RequestError(f"{what} needs all votes in one place, and these are read by the "
+                               "workers of a cluster; read them first with crowdsift.read, or use "
+                               "another engine")  # fmt: skip
 
     def __repr__(self) -> str:
-        return (
-            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
-            f"{self.n_items} items, "
-            f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
-        )
+        return (f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
+                f"{self.n_items} items, {self.n_workers} workers, sides "
+                f"{'known' if self.sides_known else 'unknown'})")  # fmt: skip
 
     def worker_loads(self) -> NDArray[np.int64]:
-        """How often every worker voted, weights counted and rounded.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=[7, 7, 8])
-        >>> votes.worker_loads()
-        array([2, 1])
-        """
+        """How often every worker voted, weights counted and rounded."""
         if self.elsewhere is not None:
             return np.asarray(np.rint(self.elsewhere.loads), np.int64)
         votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
         return np.rint(votes).astype(np.int64)
 
     def worker_codes(self) -> NDArray[np.uint32]:
-        """The worker of every comparison; an array of length N, for slow paths only.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"]).worker_codes()
-        array([0, 1], dtype=uint32)
-        """
+        """The worker of every comparison; an array of length N, for slow paths only."""
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
 
     def with_features(
         self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
     ) -> Self:
-        """The same comparisons with other features, one row per comparison.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.with_features(np.ones((2, 1)), ("left",)).feature_names
-        ('left',)
-        """
+        """The same comparisons with other features, one row per comparison."""
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
         self.require_rows("a feature of every vote")
@@ -323,15 +280,7 @@ class EncodedVotes:
         return replace(self, features=frozen(table), feature_names=names)
 
     def with_classes(self, classes: Sequence[Any]) -> Self:
-        """The same comparisons with a class for every item, in the order of `items`.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.with_classes(["red", "blue", "red"]).class_names
-        ('blue', 'red')
-        """
+        """The same comparisons with a class for every item, in the order of `items`."""
         if len(classes) != self.n_items:
             raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
         table = ArraySource({"class": list(classes)}, source="classes")
@@ -343,14 +292,6 @@ class EncodedVotes:
 
         For methods that know what to do with a worker of known reliability; `n_gold` marks it.
         Its votes have the winner first, also where sides are known: they say nothing of a side.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> result = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
-        >>> result.n_workers, result.n_gold, result.offsets.tolist()
-        (3, 1, [0, 1, 2, 3])
         """
         if self.n_gold:
             raise InputError("these comparisons hold gold already", source=self.source)
@@ -364,50 +305,32 @@ class EncodedVotes:
             features = frozen(np.concatenate([features, empty]))
         ones = np.ones(count, np.float32)
         return replace(
-            self,
-            first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            self, first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
             second=frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
             outcome=frozen(np.concatenate([self.outcome, ones])),
             weight=frozen(np.concatenate([self.weight, ones])),
             offsets=frozen(np.append(self.offsets, self.offsets[-1] + count)),
-            workers=frozen(labels),
-            rows=self.rows + count,
-            features=features,
-            n_gold=1,
-        )
+            workers=frozen(labels), rows=self.rows + count, features=features, n_gold=1,
+        )  # fmt: skip
 
     def select(self, keep: NDArray[np.bool_]) -> Self:
-        """The comparisons where `keep` is true, with the same items, workers and codes.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.select(votes.first == 0)
-        Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
-        """
+        """The comparisons where `keep` is true, with the same items, workers and codes."""
         self.require_rows("a choice of votes")
         runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
         if runs[-1] == 0:
             raise InputError("no votes are left", source=self.source)
         return replace(
-            self,
-            first=frozen(self.first[keep]),
-            second=frozen(self.second[keep]),
-            outcome=frozen(self.outcome[keep]),
-            weight=frozen(self.weight[keep]),
-            offsets=frozen(runs),
-            rows=int(runs[-1]),
+            self, first=frozen(self.first[keep]), second=frozen(self.second[keep]),
+            outcome=frozen(self.outcome[keep]), weight=frozen(self.weight[keep]),
+            offsets=frozen(runs), rows=int(runs[-1]),
             features=None if self.features is None else frozen(self.features[keep]),
             choices=self._of_kept_workers(self.choices, runs),
             grades=self._of_kept_workers(self.grades, runs),
-        )
+        )  # fmt: skip
 
     def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
-        """Return rankings or grades of workers who stay; None where one loses some votes only.
-
-        Rows that are left of a ranking are no ranking: they are weighted pairs.
-        """
+        """Return rankings or grades of workers who stay; None where one loses some votes only."""
+        # Rows that are left of a ranking are no ranking: they are weighted pairs.
         before, after = np.diff(self.offsets), np.diff(runs)
         if answers is None or ((after > 0) & (after < before)).any():
             return None
@@ -484,18 +407,11 @@ class Comparisons(EncodedVotes):
 
     @classmethod
     def from_arrays(
-        cls,
-        first: ArrayLike,
-        second: ArrayLike,
-        *,
-        worker: ArrayLike | None = None,
-        outcome: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-        sides_known: bool = False,
-        features: ArrayLike | None = None,
-        feature_names: Sequence[str] = (),
-        threads: int | None = None,
-    ) -> Comparisons:
+        cls, first: ArrayLike, second: ArrayLike, *, worker: ArrayLike | None = None,
+        outcome: ArrayLike | None = None, weight: ArrayLike | None = None,
+        sides_known: bool = False, features: ArrayLike | None = None,
+        feature_names: Sequence[str] = (), threads: int | None = None,
+    ) -> Comparisons:  # fmt: skip
         """Comparisons from arrays of labels, one entry per vote.
 
         Parameters
@@ -534,39 +450,24 @@ class Comparisons(EncodedVotes):
         if worker is not None:
             workers, (worker_codes,) = table.labels(["worker"], "worker label")
         return cls.from_codes(
-            first_codes,
-            second_codes,
-            worker=worker_codes,
+            first_codes, second_codes, worker=worker_codes,
             outcome=None if outcome is None else table.quantities("outcome", "outcome"),
-            weight=None if weight is None else table.quantities("weight", "weight"),
-            items=items,
-            workers=workers,
-            sides_known=sides_known,
+            weight=None if weight is None else table.quantities("weight", "weight"), items=items,
+            workers=workers, sides_known=sides_known,
             features=None if features is None else table_of_numbers(features),
-            feature_names=tuple(feature_names),
-            threads=threads,
-        )
+            feature_names=tuple(feature_names), threads=threads,
+        )  # fmt: skip
 
     @classmethod
     def from_codes(
-        cls,
-        first: NDArray[np.uint32],
-        second: NDArray[np.uint32],
-        *,
-        items: NDArray[np.object_],
-        workers: NDArray[np.object_],
-        worker: NDArray[np.uint32] | None = None,
+        cls, first: NDArray[np.uint32], second: NDArray[np.uint32], *, items: NDArray[np.object_],
+        workers: NDArray[np.object_], worker: NDArray[np.uint32] | None = None,
         outcome: NDArray[np.floating[Any]] | None = None,
-        weight: NDArray[np.floating[Any]] | None = None,
-        sides_known: bool = False,
-        features: NDArray[np.floating[Any]] | None = None,
-        feature_names: tuple[str, ...] = (),
-        threads: int | None = None,
-        by: By = "",
-        source: str = "votes",
-        backend: Backend | None = None,
-        summed: bool = False,
-    ) -> Comparisons:
+        weight: NDArray[np.floating[Any]] | None = None, sides_known: bool = False,
+        features: NDArray[np.floating[Any]] | None = None, feature_names: tuple[str, ...] = (),
+        threads: int | None = None, by: By = "", source: str = "votes",
+        backend: Backend | None = None, summed: bool = False,
+    ) -> Comparisons:  # fmt: skip
         """Make comparisons from codes into sorted lists of labels; the way of every reader.
 
         The parameters are those of `from_arrays`, but for codes and the labels they point to.
@@ -604,22 +505,13 @@ class Comparisons(EncodedVotes):
             table = table[groups] * (1.0 - 2.0 * swapped[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
         return cls(
-            first=frozen(one),
-            second=frozen(two),
-            outcome=frozen(outcomes),
-            weight=frozen(weights if unit == 1.0 else weights * unit),
-            offsets=frozen(offsets),
-            items=frozen(items.copy()),
-            workers=frozen(workers.copy()),
-            sides_known=sides_known,
-            has_workers=worker is not None,
-            rows=len(first),
-            features=None if table is None else frozen(table),
-            feature_names=feature_names,
-            by=by,
-            source=source,
-            backend=backend,
-        )
+            first=frozen(one), second=frozen(two), outcome=frozen(outcomes),
+            weight=frozen(weights if unit == 1.0 else weights * unit), offsets=frozen(offsets),
+            items=frozen(items.copy()), workers=frozen(workers.copy()), sides_known=sides_known,
+            has_workers=worker is not None, rows=len(first),
+            features=None if table is None else frozen(table), feature_names=feature_names, by=by,
+            source=source, backend=backend,
+        )  # fmt: skip
 
     def extended(self, other: Comparisons) -> Comparisons:
         """These votes and others; labels that are equal are the same item or worker.
@@ -641,10 +533,8 @@ class Comparisons(EncodedVotes):
         for each in both:
             each.require_rows("adding votes")
         if (self.choices is None) != (other.choices is None):
-            raise InputError(
-                "rankings and plain votes cannot be put together; write the votes as rankings of "
-                "two items"
-            )
+            raise InputError("rankings and plain votes cannot be put together; write the votes as "
+                             "rankings of two items")  # fmt: skip
         if self.grades is not None or other.grades is not None:
             raise InputError("graded votes cannot be added to others; fit them all together")
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
@@ -653,25 +543,17 @@ class Comparisons(EncodedVotes):
         worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
         whole = Comparisons.from_codes(
             np.concatenate([table[v.first] for v, table in pairs]),
-            np.concatenate([table[v.second] for v, table in pairs]),
-            items=items,
-            workers=workers,
+            np.concatenate([table[v.second] for v, table in pairs]), items=items, workers=workers,
             worker=np.concatenate(worker) if self.has_workers else None,
             outcome=np.concatenate([v.outcome for v in both]),
             weight=np.concatenate([v.weight for v in both]),
-            sides_known=self.sides_known and other.sides_known,
-            by=self.by,
-            source=self.source,
-            backend=self.backend,
-            summed=True,
-        )
+            sides_known=self.sides_known and other.sides_known, by=self.by, source=self.source,
+            backend=self.backend, summed=True,
+        )  # fmt: skip
         choices = None
         if self.choices is not None and other.choices is not None:
-            own, new = (
-                v.choices.recoded(codes[i], who[i] if self.has_workers else None)
-                for i, v in enumerate(both)
-                if v.choices is not None
-            )
+            own, new = (v.choices.recoded(codes[i], who[i] if self.has_workers else None)
+                        for i, v in enumerate(both) if v.choices is not None)  # fmt: skip
             choices = own.joined(new)
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None
@@ -704,40 +586,25 @@ class Comparisons(EncodedVotes):
             self.first, self.second, self.outcome, self.weight, self.n_items
         )
         return Comparisons(
-            first=frozen(one),
-            second=frozen(two),
-            outcome=frozen(outcome),
-            weight=frozen(weight),
-            offsets=frozen(np.array([0, len(one)])),
-            items=self.items,
-            workers=frozen(np.array([None], dtype=object)),
-            has_workers=False,
-            rows=len(one),
-            by=self.by,
-            source=self.source,
-            backend=self.backend,
-        )
+            first=frozen(one), second=frozen(two), outcome=frozen(outcome), weight=frozen(weight),
+            offsets=frozen(np.array([0, len(one)])), items=self.items,
+            workers=frozen(np.array([None], dtype=object)), has_workers=False, rows=len(one),
+            by=self.by, source=self.source, backend=self.backend,
+        )  # fmt: skip
 
 
 def _unit_of(weight: NDArray[np.float32]) -> np.float32:
-    """Return the least power of 2, at least 1, in which no finite weight exceeds its limit.
-
-    Dividing by it and multiplying again is exact.
-    """
+    """Return the least power of 2, at least 1, in which no finite weight exceeds its limit."""
+    # Dividing by it and multiplying again is exact.
     most = float(weight[np.isfinite(weight)].max(initial=0.0))
     return np.float32(2.0 ** max(ceil(log2(max(most, 1.0) / MOST_WEIGHT)), 0))
 
 
 def _refuse_faults(
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-    worker: NDArray[np.uint32] | None,
-    outcome: NDArray[np.float32] | None,
-    weight: NDArray[np.float32] | None,
-    items: NDArray[np.object_],
-    n_workers: int,
-    source: str,
-) -> None:
+    first: NDArray[np.uint32], second: NDArray[np.uint32], worker: NDArray[np.uint32] | None,
+    outcome: NDArray[np.float32] | None, weight: NDArray[np.float32] | None,
+    items: NDArray[np.object_], n_workers: int, source: str,
+) -> None:  # fmt: skip
     """Refuse rows that no model can use, with the number of the first one."""
     fault, row = find_fault(first, second, worker, outcome, weight, len(items), n_workers)
     if fault:
@@ -746,6 +613,5 @@ def _refuse_faults(
     if len(items) < 2:
         raise InputError(
             f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
-            "a comparison needs two",
-            source=source,
-        )
+            "a comparison needs two", source=source,
+        )  # fmt: skip

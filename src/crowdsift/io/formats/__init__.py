@@ -164,10 +164,8 @@ class Format:
         own = {*self.columns, *self.needs, "worker", "weight"}
         if set(mapped) - own or set(self.without) & set(names):
             return False
-        same = all(
-            role in ("worker", "weight") or name in self.columns.get(role, (name,))
-            for role, name in mapped.items()
-        )
+        same = all(role in ("worker", "weight") or name in self.columns.get(role, (name,))
+                   for role, name in mapped.items())  # fmt: skip
         return same and not self.find(names, mapped).lacking
 
     def _shown(self, role: str) -> str:
@@ -240,10 +238,9 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
         if all(isinstance(form, Format) for form in forms):
             return forms
         fault = "it is neither a crowdsift.io.formats.Format nor a tuple of them"
-    raise RequestError(
-        f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): {fault}; update or "
-        "remove the package that adds it, or read with --format plain and --columns"
-    )
+    raise RequestError(f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): "
+                       f"{fault}; update or remove the package that adds it, or read with --format "
+                       "plain and --columns")  # fmt: skip
 
 
 def filter_names(names: Iterable[str], mark: str) -> list[str]:

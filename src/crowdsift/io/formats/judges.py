@@ -98,11 +98,8 @@ def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
         ways = [("_".join(parts[:i]), "_".join(parts[i:])) for i in range(1, len(parts))]
         splits[key] = [way for way in ways if all(way)]
     often = Counter(name for ways in splits.values() for way in ways for name in way)
-    return {
-        key: max(ways, key=lambda way: (min(often[way[0]], often[way[1]]), way))
-        for key, ways in splits.items()
-        if ways
-    }
+    return {key: max(ways, key=lambda way: (min(often[way[0]], often[way[1]]), way))
+            for key, ways in splits.items() if ways}  # fmt: skip
 
 
 PANDALM = Format(

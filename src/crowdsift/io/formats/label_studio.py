@@ -31,10 +31,8 @@ def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str =
                 raise table.fault(number, "annotations", "an annotation that is not an object")
             if note.get("was_cancelled"):
                 aside[len(row)] = "cancelled"
-            entries = (
-                *(data.get(left), data.get(right), _answer(note), _person(note)),
-                *(note.get("id"), task[0] if task else number),
-            )
+            entries = (*(data.get(left), data.get(right), _answer(note), _person(note)),
+                       *(note.get("id"), task[0] if task else number))  # fmt: skip
             for name, entry in zip(columns, entries, strict=True):
                 columns[name].append(entry)
             row.append(number)

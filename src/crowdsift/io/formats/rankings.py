@@ -31,9 +31,8 @@ _ALONE = "rankings of one item"
 
 
 def ranked_pairs(
-    ranking: Iterable[tuple[Any, float]],
-    max_diff: bool = False,
-) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
+    ranking: Iterable[tuple[Any, float]], max_diff: bool = False,
+) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:  # fmt: skip
     """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best."""
     # Items that were not ranked, and those between the best and the worst, say nothing of each
     # other.

@@ -187,15 +187,7 @@ def scoring_step(slope: float, information: float, variance: float) -> float:
 
 
 def learned_effect(found: PairPosteriors, variance: float) -> float:
-    """Return the variance s of the pair effect after a step.
-
-    Examples
-    --------
-    >>> from crowdsift.engines.grid import PairPosteriors
-    >>> none = np.zeros(0)
-    >>> learned_effect(PairPosteriors(none, none, none, none, 2.0, 10.0), 0.5)
-    0.7
-    """
+    """Return the variance s of the pair effect after a step."""
     return scoring_step(found.slope, found.information, variance)
 
 

@@ -352,18 +352,10 @@ class PopulationSide:
 def population_to(
     prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float, by_context: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return types, side biases and the variance of a pair effect as JSON can hold them.
-
-    All as the run had them, in units in which the scores are `scale` times those of the fit: a
-    run that goes on must find the grid as it was. `by_context` says that workers differed by
-    context, from which no run can go on.
-
-    Examples
-    --------
-    >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
-    >>> population_from(population_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
-    SidePrior(mean=0.1, variance=0.2)
-    """
+    """Return types, side biases and the variance of a pair effect as JSON can hold them."""
+    # All as the run had them, in units in which the scores are `scale` times those of the fit: a
+    # run that goes on must find the grid as it was. `by_context` says that workers differed by
+    # context, from which no run can go on.
     return {
         "levels": prior.levels.tolist(), "masses": prior.masses.tolist(), "centre": prior.centre,
         "spread": prior.spread, "shares": prior.shares.tolist(), "ties": prior.types.ties,
