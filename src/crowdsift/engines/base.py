@@ -53,7 +53,7 @@ class Facts:
         cls, comparisons: Comparisons, component: NDArray[np.uint32],
         total_weight: float | None = None, ties: bool | None = None,
     ) -> Facts:  # fmt: skip
-        """The facts of comparisons, given their components; more where an engine knows it."""
+        """Return the facts of comparisons, given their components and what an engine knows."""
         features = comparisons.features
         return cls(
             n_items=comparisons.n_items, n_workers=comparisons.n_workers,
@@ -107,7 +107,7 @@ class Counts(Protocol):
         """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
 
     def margins(self, prior: float) -> Operator:
-        """The antisymmetric matrix of smoothed margins, for votes with one comparison per pair.
+        """Return the antisymmetric matrix of smoothed margins, for one comparison per pair.
 
         A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
         c·x[first] from second.
@@ -168,7 +168,7 @@ class Slopes(Protocol):
         """
 
     def curvature(self, scores: Items, slopes: Workers) -> ScoreCurvature:
-        """Derivatives in the scores at these slopes, and the information on every slope."""
+        """Return derivatives in the scores at these slopes, and the information on each slope."""
 
 
 class ItemSystem(NamedTuple):
@@ -207,7 +207,7 @@ class Schur(Protocol):
     """The second derivatives of a likelihood: blocks A (items), B (mixed) and D (workers)."""
 
     def reduced(self, inverse: Workers | None) -> Operator:
-        """A - B·inverse·B', the inverse given as a p x p block per worker; None: A, a Laplacian.
+        """Return A - B·inverse·B', with a p x p block per worker; A, a Laplacian, for None.
 
         Its diagonal is that of the Laplacian of |a|, a preconditioner.
         """
@@ -291,7 +291,7 @@ class Engine(Protocol):
         """Variational Bayes with weights of workers in several dimensions."""
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """The same votes with a worker for every worker in each context; None without contexts.
+        """Split every worker by context; return None without contexts.
 
         With fewer than `enough` votes in all contexts but one a worker is not taken apart, and
         votes in contexts with fewer stay together, in the context -1.

@@ -233,7 +233,7 @@ class TypeSites(Protocol):
         """
 
     def type_counts(self, prior: Vector) -> Totals:
-        """`counts` for another common prior and the messages of the last pass."""
+        """Return `counts` for another common prior and the messages of the last pass."""
 
     def posteriors(
         self, prior: Vector, rows: Rows, own: WorkerPriors | None = None
@@ -260,7 +260,7 @@ class RunSites(TypeSites, Protocol):
 
     @changes
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
-        """What items receive from the sites as they stand, given the `pair_sums` of all shards.
+        """Return the items' system from the current sites and the `pair_sums` of all shards.
 
         Adds to every pair's difference a u ~ N(0, s) of its own, s being `pair_effect`: with
         a = Σ n·τ, H = Σ ±n·ν of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian
@@ -273,11 +273,9 @@ class RunSites(TypeSites, Protocol):
     def transform(
         self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
     ) -> None:
-        """The sites for scores divided by `scale`, of the other sign, with τ at least 0.
+        """Convert the sites to scores divided by `scale`, mirrored by `flip`, τ ≥ 0 by `clip`.
 
-        The pair effect of the last `system` takes up the scale, too.
-
-        With `grids` adaptive grids of workers take up the scale.
+        The pair effect of the last `system` and, with `grids`, adaptive grids take up the scale.
         """
 
     def copy(self) -> Self:
@@ -308,7 +306,7 @@ class PairSites(Protocol):
     def propagate(
         self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False
     ) -> Messages:
-        """A sweep of belief propagation over the pairs of the last `system` (`loopy_bp` drives it).
+        """Sweep belief propagation over the pairs of the last `system`, for `loopy_bp`.
 
         With W the weight of a pair and M its messages to its ends, l = precision + M is the
         precision of an end without the pair, and the new messages are W²/l of the other end.
@@ -350,7 +348,7 @@ class Grid(Protocol):
     """Expectation propagation."""
 
     def sites(self, types: WorkerTypes, variance: float) -> GridSites:
-        """New sites, all 0, with that variance of the difference of every compared pair."""
+        """Create sites, all 0, with that variance of the difference of every compared pair."""
 
     def correlations(self) -> Operator:
         """XᵀX - L(n e²), for a start that needs no guess of who is reliable.

@@ -100,7 +100,7 @@ def shared_keys(
 
 
 def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """Connected components of the votes of all shards, from those of each."""
+    """Return the connected components of the votes of all shards, from those of each."""
     label = np.arange(len(components[0]))
     before = np.full(len(label), -1)
     while (label != before).any():

@@ -121,7 +121,7 @@ class WorkerElimination:
         )  # fmt: skip
 
     def em_step(self, x: Vector) -> Vector:
-        """A step by EM from x, the last point: which votes are turned is held as it is now."""
+        """Take an EM step from x, the last point, with the turned votes held fixed."""
         # Given that, they are votes of the logistic model, whose Hessian does not depend on it, and
         # the gradient is that of F. So the step goes downhill however F bends.
         self._settled, self.hold_workers = self.theta, False
@@ -144,7 +144,7 @@ class WorkerElimination:
         self.hold_workers = False
 
     def laplacian(self) -> Operator:
-        """A, the items' block of the negative Hessian, at the last point."""
+        """Return A, the items' block of the negative Hessian, at the last point."""
         return self._at.curvature.hessian.reduced(None)
 
     def worker_variances(self) -> Vector:

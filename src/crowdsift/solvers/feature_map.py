@@ -68,7 +68,7 @@ def mode_with_features(
     engine: Engine, blocks: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:  # fmt: skip
-    """The mode with the shares that maximise the evidence, in turn with them; then their sum."""
+    """Alternate between the mode and the shares that maximise the evidence; return the mode."""
     # `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
     at = start

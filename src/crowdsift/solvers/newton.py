@@ -28,7 +28,7 @@ class NewtonStep(NamedTuple):
         radius: float, tolerance: float, correct: Callable[[Vector, Vector], None] | None = None,
         shift: float = 0.0,
     ) -> NewtonStep:  # fmt: skip
-        """The step of the model with that gradient and Hessian + shift I, within the radius."""
+        """Solve for the step with that gradient and Hessian + shift·I, within the radius."""
         solved = conjugate_gradient(
             multiply, -gradient, diagonal, tolerance=tolerance, shift=shift, radius=radius,
             correct=correct,

@@ -65,13 +65,13 @@ class SlopeScale(NamedTuple):
     precision: float
 
     def along_scores(self, square: float) -> float:
-        """The second derivative of the objective along the scores r, where λ‖r‖² is `square`."""
+        """Return the objective's second derivative along the scores r; `square` is λ‖r‖²."""
         h = self._information()
         coupled = self.slopes * h - self._prior_gradient()
         return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
 
     def best(self, square: float) -> float | None:
-        """The t that costs least, to about 1e-3, where λ‖r‖² is `square`; None: none is near."""
+        """Return the t of least cost, to about 1e-3; `square` is λ‖r‖². None if none is near."""
         rise = self._rise(square)
         bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
         return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
@@ -268,7 +268,7 @@ class WorkerSlopes(CommonSlope):
         return step if np.isfinite(radius) or not x.any() else self._scaled(step, scale)
 
     def _scaled(self, step: NewtonStep, scale: SlopeScale) -> NewtonStep:
-        """The step with its length along the scores replaced where that makes a difference."""
+        """Replace the step's length along the scores, if that makes a difference."""
         x = self._x
         taken = 1.0 + float(x @ step.x) / float(x @ x)
         if taken <= 0.0:

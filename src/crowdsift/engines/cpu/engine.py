@@ -63,7 +63,7 @@ class CpuGrid:
         self._votes, self._factorisers = votes, Factorisers()
 
     def sites(self, types: WorkerTypes, variance: float) -> CpuSites:
-        """New sites; see the protocol."""
+        """Create sites; see the protocol."""
         inner = self._votes.core.sites(
             types.widths.tolist(), types.side_only.tolist(), types.side_only_widths.tolist(),
             types.sides, self._votes.facts.n_gold, variance,
@@ -108,7 +108,7 @@ class CpuSites:
         return SiteUpdate(*found)
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol."""
+        """Return the counts of types; see the protocol."""
         return self._inner.type_counts(vector(prior))
 
     def posteriors(
@@ -136,11 +136,11 @@ class CpuSites:
         return self._inner.refine()
 
     def pair_sums(self) -> Vector:
-        """Sums of shared pairs; see the protocol."""
+        """Return the sums of shared pairs; see the protocol."""
         return self._inner.pair_sums()
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """The Laplacian and the right-hand side; see the protocol."""
+        """Return the Laplacian and the right-hand side; see the protocol."""
         laplacian, rhs, log_pairs = self._inner.system(vector(shared), pair_effect)
         return SiteSystem(CpuLaplacian(laplacian), rhs, log_pairs)
 
@@ -158,7 +158,7 @@ class CpuSites:
     def propagate(
         self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
     ) -> Messages:
-        """A sweep of belief propagation; see the protocol."""
+        """Run a sweep of belief propagation; see the protocol."""
         found = self._inner.propagate(vector(precision), vector(settled), fresh, last)
         return Messages(*found)
 
@@ -169,7 +169,7 @@ class CpuSites:
         self._inner.transform(scale, flip, clip, grids)
 
     def copy(self) -> CpuSites:
-        """The same sites once more; see the protocol."""
+        """Copy the sites; see the protocol."""
         return CpuSites(self._votes, self._inner.copy())
 
     def suspend(self) -> None:
@@ -220,7 +220,7 @@ class Factorisers:
     def find(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> Factoriser | None:
-        """The cheaper way that takes at most so many multiplications; None where there is none."""
+        """Return the cheapest factoriser within `most` multiplications; None if there is none."""
         low, high = np.ascontiguousarray(low, np.uint32), np.ascontiguousarray(high, np.uint32)
         if not self._known(low, high, n_items):
             self._pairs, self._most, self._sparse = (low, high, n_items), 0.0, None
@@ -264,7 +264,7 @@ class _Dense:
 
 
 def vector(values: Vector) -> Vector:
-    """An array as the core takes it: contiguous, in double precision."""
+    """Return an array as the core takes it: contiguous, in double precision."""
     return np.ascontiguousarray(values, np.float64)
 
 
@@ -279,7 +279,7 @@ class CpuVotes(PassCount):
         super().__init__(counted_with)
 
     def share(self, workers: NDArray[np.uint8]) -> float:
-        """The share of the votes that these workers have."""
+        """Return the share of the votes that these workers have."""
         return float(self._rows @ (workers != 0)) / max(float(self._rows.sum()), 1.0)
 
 
@@ -292,12 +292,12 @@ class CpuProducts:
         self._votes, self._product, self._diagonal = votes, product, diagonal
 
     def multiply(self, v: Vector) -> Vector:
-        """The product with v; see the protocol."""
+        """Return the product with v; see the protocol."""
         self._votes.passes += 1
         return self._product(vector(v))
 
     def diagonal(self) -> Vector:
-        """The diagonal, in a pass of its own; see the protocol."""
+        """Return the diagonal, by a separate pass; see the protocol."""
         self._votes.passes += 1
         return self._diagonal()
 
@@ -335,11 +335,11 @@ class CpuLaplacian:
         self._inner = inner
 
     def multiply(self, v: Vector) -> Vector:
-        """The product with v; see the protocol."""
+        """Return the product with v; see the protocol."""
         return self._inner.multiply(vector(v))
 
     def diagonal(self) -> Vector:
-        """The diagonal; see the protocol."""
+        """Return the diagonal; see the protocol."""
         return self._inner.diagonal()
 
     def pairs(self) -> WeightedPairs:
@@ -428,7 +428,7 @@ class CpuSchur:
         self._votes, self._inner = votes, inner
 
     def reduced(self, inverse: Vector | None) -> CpuOperator | CpuLaplacian:
-        """A - B·inverse·B', or A; see the protocol."""
+        """Return A - B·inverse·B', or A; see the protocol."""
         if inverse is None:
             self._votes.passes += 1
             return CpuLaplacian(self._inner.laplacian())
@@ -511,7 +511,7 @@ class CpuBlocks(CpuProducts):
         self._inner = inner
 
     def pairs(self) -> WeightedPairs:
-        """A D x D block per pair; see the protocol."""
+        """Return a D x D block per pair; see the protocol."""
         return WeightedPairs(*self._inner.pairs())
 
 
@@ -529,7 +529,7 @@ class CpuCounts:
         return Tally(*found, appearances - wins)
 
     def margins(self, prior: float) -> CpuProducts:
-        """The smoothed margins of pairs; see the protocol."""
+        """Return the smoothed margins of pairs; see the protocol."""
         core, k = self._votes.core, self._votes.facts.n_items
         return CpuProducts(self._votes, lambda x: core.margin_flow(x, prior), lambda: np.zeros(k))
 
@@ -549,7 +549,7 @@ class CpuSlopes:
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
         resolution: float = 0.0,
     ) -> Profile:  # fmt: skip
-        """The log-likelihood as a function of the scores; see the protocol."""
+        """Return the log-likelihood as a function of the scores; see the protocol."""
         self._votes.passes += 1
         core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
         if prior is None:
@@ -564,7 +564,7 @@ class CpuSlopes:
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
-        """Derivatives in the scores; see the protocol."""
+        """Return derivatives in the scores; see the protocol."""
         self._votes.passes += 1
         value, gradient, information, laplacian = self._votes.core.curvature(
             vector(scores), vector(slopes)
@@ -579,7 +579,7 @@ class CpuEM:
         self._votes = votes
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
-        """The E-step; see the protocol."""
+        """Run the E-step; see the protocol."""
         self._votes.passes += 1
         inner, value, precision, laplacian, rhs = self._votes.core.e_step(
             vector(scores), vector(slopes), resolution
@@ -632,11 +632,11 @@ class CpuEngine:
         return self._votes.passes
 
     def covariate_passes(self, votes: CovariateVotes) -> CpuPasses:
-        """Passes over votes with covariates, on as many threads."""
+        """Return passes over votes with covariates, on the same number of threads."""
         return CpuPasses(votes, self._threads)
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """An engine over workers in contexts; see the protocol."""
+        """Return an engine over workers in contexts; see the protocol."""
         found = by_context(self._comparisons, enough) if self._comparisons.by else None
         if found is None:
             return None
@@ -646,7 +646,7 @@ class CpuEngine:
 
 
 def engine(comparisons: Comparisons, threads: int, shared: SharedPairs | None = None) -> CpuEngine:
-    """The compiled core over these votes; `shared` are the pairs that other shards have, too."""
+    """Open the compiled core over votes; `shared` are the pairs that other shards have, too."""
     return CpuEngine(comparisons, threads, shared)
 
 

@@ -107,10 +107,7 @@ class ShardRecord:
             self.kept[call.number].calls.append(call)
 
     def history(self) -> tuple[list[Call], set[int]]:
-        """The calls to be repeated on a new shard, in order, and what is needed of what they leave.
-
-        Calls of one pass have one number; a shard has one call of each.
-        """
+        """Return the calls to repeat on a new shard, and the numbers of results still needed."""
         calls = {call.order: call for record in self.kept.values() for call in record.calls}
         alive = {number for number, record in self.kept.items() if record.alive}
         return [calls[order] for order in sorted(calls)], alive

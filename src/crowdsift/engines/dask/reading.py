@@ -255,7 +255,7 @@ class FileShards:
         return await self._result(held, worker)
 
     async def _result(self, future: Any, worker: str = "") -> Any:
-        """What a task returns; an error where its worker, all workers or the scheduler are gone."""
+        """Return the result of a task; raise an error if its worker or the scheduler is gone."""
         waiting, empty = asyncio.ensure_future(future._result()), None
         try:
             while not (await asyncio.wait({waiting}, timeout=shard_map.HEARTBEAT))[0]:

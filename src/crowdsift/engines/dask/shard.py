@@ -100,7 +100,7 @@ class Shard:
         return self._answer(found, [call.first])
 
     def replay(self, calls: list[Call], needed: set[int]) -> None:
-        """Calls once more, for what they leave behind and is still needed."""
+        """Repeat calls, and keep the results that are still needed."""
         for call in calls:
             self.call(call)
         self.held = {number: held for number, held in self.held.items() if number in needed}

@@ -40,7 +40,7 @@ class TorchGrid:
         self._rows: dict[bool, SiteRows] = {}
 
     def sites(self, types: WorkerTypes, variance: float) -> TorchSites:
-        """New sites; see the protocol."""
+        """Create sites; see the protocol."""
         device, count = self._votes.device, len(self._votes)
         if types.ties not in self._rows:
             with memory_errors(device, count):

@@ -114,7 +114,7 @@ class SiteRows:
         return self._counted[before_gold][int(numbers)]
 
     def chunks(self) -> Chunks:
-        """Runs of rows of one worker each, found once."""
+        """Return runs of rows of one worker each, computed once."""
         if self._chunks is None:
             self._chunks = self._cut()
         return self._chunks

@@ -176,7 +176,7 @@ class TorchSites:
         )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol."""
+        """Return the counts of types; see the protocol."""
         workers = self._rows.counted(self._before_gold, numbers=True)
         alone = self._rows.pairs.mine is None  # what shards hold may move
         found = self._types.recorded_counts(prior, workers) if alone else None

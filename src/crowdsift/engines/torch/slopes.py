@@ -151,7 +151,7 @@ def _settle(
     offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """The slope of a worker by Newton steps inside a bracket, and the curvature there."""
+    """Find the slope of a worker by Newton steps inside a bracket, and the curvature there."""
     # The gradient falls in the slope, so its sign says on which side the optimum is. A step that
     # would leave the bracket, or is more than half of the one before, is replaced by the middle.
     worker = tl.program_id(0)
@@ -277,7 +277,7 @@ def _reduced_product(
     votes: VoteTensors, a: Tensor, b: Tensor, most: tuple[Tensor, Tensor], inverse: Tensor,
     v: Tensor,
 ) -> Tensor:  # fmt: skip
-    """(A - B·inverse·B') v; `most` are the largest |a| and |b|."""
+    """Return (A - B·inverse·B') v; `most` are the largest |a| and |b|."""
     u = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
     where = votes.first, votes.second
     _couple[(votes.n_workers,)](votes.offsets, *where, b, v, inverse, u, B=_BLOCK)

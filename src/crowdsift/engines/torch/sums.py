@@ -22,7 +22,7 @@ _PART = 1 << 26  # values that are turned into integers at once
 
 @triton.jit
 def _powers(bound, out, bits):
-    """The power of two for which so many sums of the bound stay below 2⁶², and its inverse."""
+    """Store the power of two by which 2^bits sums of the bound stay below 2⁶², and its inverse."""
     exponent = (tl.load(bound).to(tl.float64).to(tl.int64, bitcast=True) >> 52) & 2047
     power = 62 - bits - tl.where(exponent == 0, 0, exponent - 1022)
     power = tl.minimum(tl.maximum(power, -1022), 1022)

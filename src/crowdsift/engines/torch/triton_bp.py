@@ -52,7 +52,7 @@ def _sweep(
     low, high, weight, to_low, to_high, precision, diagonal, bound, up, sums, found, sweep, count,
     settled, B: tl.constexpr,
 ):  # fmt: skip
-    """New messages, their sums per item, and how many moved or failed."""
+    """Compute new messages, their sums per item, and how many moved or failed."""
     if _ready(found, sweep):
         i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
         good = i < count

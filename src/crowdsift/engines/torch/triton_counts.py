@@ -53,7 +53,7 @@ def _share_out(
     messages, tops, same, above, below, low, high, levels, cells, n_types, half,
     H: tl.constexpr,
 ):  # fmt: skip
-    """What prior mass at a type and at its neighbours adds to a type's share; see `Transfer`."""
+    """Compute how prior mass at a type and its neighbours adds to its share; see `Transfer`."""
     worker, width = tl.program_id(0), tl.program_id(1)
     lo, hi = tl.load(low + worker), tl.load(high + worker)
     if lo == lo:

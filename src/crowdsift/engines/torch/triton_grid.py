@@ -100,7 +100,7 @@ def _cavity(E, V, tau, nu, LEAST: tl.constexpr):
 
 @triton.jit
 def _log_site(E, V, tau, nu, LEAST: tl.constexpr):
-    """The log-normaliser of a site."""
+    """Return the log-normaliser of a site."""
     rest = tl.maximum(1.0 - tau * V, LEAST)
     return 0.5 * tl.log(rest) + 0.5 * (2.0 * E * nu - tau * E * E - V * nu * nu) / rest
 
@@ -116,7 +116,7 @@ def _difference(i, good, pair, sign, posterior):
 
 @triton.jit
 def _site(i, good, tau, nu):
-    """A site of every vote in double precision."""
+    """Load the site of every vote in double precision."""
     t = tl.load(tau + i, mask=good, other=0.0).to(tl.float64)
     return t, tl.load(nu + i, mask=good, other=0.0).to(tl.float64)
 
@@ -138,7 +138,7 @@ def _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST: tl.c
 
 @triton.jit
 def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
-    """A site, `damping` of the way to that of the moments."""
+    """Move a site the share `damping` of the way to that of the moments."""
     bottom = tl.maximum(1.0 - kappa * v, LEAST)
     tau = old_tau + damping * (kappa / bottom - old_tau)
     return tau, old_nu + damping * ((alpha + kappa * m) / bottom - old_nu)
@@ -176,7 +176,7 @@ def _update(
     marked, damping_at, new_tau, new_nu, new_side_tau, new_side_nu, count, before_gold,
     CLIP: tl.constexpr, FAMILY: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """New sites, where first and second moments of log Z are now."""
+    """Compute new sites from the first and second moments of log Z."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     who = tl.load(worker + i, mask=good, other=0)
@@ -315,7 +315,7 @@ def _joined(values, first, out, n_types, T: tl.constexpr):
 
 @triton.jit
 def _positive_levels(j, inside, worker, half, low, high, levels):
-    """The positive levels of a worker: of its adaptive grid where it has one, else of all."""
+    """Return the positive levels of a worker: of its adaptive grid if any, else the common ones."""
     lo, hi = tl.load(low + worker), tl.load(high + worker)
     own = lo + j.to(tl.float32) * ((hi - lo) / tl.maximum(half - 1, 1))
     common = tl.load(levels + j, mask=inside, other=0.0)

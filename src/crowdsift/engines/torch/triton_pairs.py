@@ -22,7 +22,7 @@ _BLOCK = 1024
 
 @triton.jit
 def _whole(x):
-    """The nearest integer."""
+    """Round to the nearest integer."""
     return tl.floor(x + 0.5).to(tl.int64)
 
 
@@ -89,7 +89,7 @@ def _pair_sums(
 def _received(
     low, high, a, h, up_a, up_h, diagonal, rhs, count, B: tl.constexpr
 ):  # fmt: skip
-    """The weight of a pair to both ends, and ±h, in fixed point."""
+    """Add the weight of a pair to both its items, and ±h, in fixed point."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     one, two = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
@@ -127,7 +127,7 @@ def _sweep(
     low, high, weight, to_low, to_high, precision, settled, bound, up, new_low, new_high, sums,
     found, count, B: tl.constexpr,
 ):  # fmt: skip
-    """New messages of belief propagation, their sums per item, and how many moved or failed."""
+    """Compute new messages, their sums per item, and how many moved or failed."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     a, b = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
@@ -211,7 +211,7 @@ def sweep(
     low: Tensor, high: Tensor, weight: Tensor, to_low: Tensor, to_high: Tensor, precision: Tensor,
     settled: Tensor, bound: Tensor, most: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """New messages to both ends, their sums per item, and how many moved and how many failed."""
+    """Return new messages to both ends, their sums per item, and how many moved and failed."""
     # A message above the bound counts as failed.
     new = [torch.empty_like(to_low), torch.empty_like(to_high)]
     scale = FixedPoint(bound, most)
@@ -225,6 +225,6 @@ def sweep(
 
 
 def _launch(kernel, count, *given, **flags):
-    """A kernel over so many entries."""
+    """Launch a kernel over `count` entries."""
     if count:
         kernel[(triton.cdiv(count, _BLOCK),)](*given, count, B=_BLOCK, **flags)

@@ -84,7 +84,7 @@ def _gather(
 
 @triton.jit
 def _begin(rhs, residual, inverse, direction, state, count, B: tl.constexpr):
-    """The first direction; what is reached, and what is to be."""
+    """Compute the first direction, the initial residual and the one to reach."""
     size, gain = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     square = tl.zeros([B], tl.float64)
     for at in range(0, count, B):
@@ -105,7 +105,7 @@ def _begin(rhs, residual, inverse, direction, state, count, B: tl.constexpr):
 
 @triton.jit
 def _product(offsets, other, weight, diagonal, direction, image, state, B: tl.constexpr):
-    """The product with the direction, for one item."""
+    """Compute the product with the direction, for one item."""
     item = tl.program_id(0)
     if tl.load(state + 3) > 0.0:
         begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
@@ -186,7 +186,7 @@ class Problem(NamedTuple):
 
 
 def begin_solve(at: Problem) -> None:
-    """The first direction, from residual and inverse."""
+    """Compute the first direction from the residual and the inverse."""
     _begin[(1,)](
         at.rhs, at.residual, at.inverse, at.direction, at.state, len(at.x), B=_BLOCK,
         num_warps=_WARPS,
@@ -203,7 +203,7 @@ def gather_weights(at: Problem, pair_weight: Tensor) -> None:
 
 
 def one_step(at: Problem) -> None:
-    """The product with the direction, then all that happens to vectors."""
+    """Compute the product with the direction, then update all vectors."""
     index = at.entries
     _product[(len(at.x),)](
         index.offsets, index.other, at.weight, at.diagonal, at.direction, at.image, at.state,

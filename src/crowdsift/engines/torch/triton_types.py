@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @triton.jit
 def adaptive_level(size, lo, hi, half):
-    """The level of that number, from 1, on a worker's adaptive grid."""
+    """Return level `size`, counted from 1, of a worker's adaptive grid."""
     return lo + (size - 1).to(tl.float64) * ((hi - lo) / tl.maximum(half - 1, 1))
 
 
 @triton.jit
 def place_among(levels, level, half):
-    """The common level below, but for the last, and how far it is on the way to the next."""
+    """Return the common level below, except the last, and the fraction of the way to the next."""
     count = (level * 0.0).to(tl.int32)
     for j in range(half):
         count += (tl.load(levels + j) <= level).to(tl.int32)
@@ -35,7 +35,7 @@ def place_among(levels, level, half):
 
 @triton.jit
 def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, half):
-    """The prior masses of a worker's types, on its adaptive grid where it has one."""
+    """Return the prior masses of a worker's types, on its adaptive grid if it has one."""
     mass = tl.load(prior + t, mask=inside, other=0.0)
     if worker >= before_gold:  # gold is of the largest reliability
         mass = tl.where(t == 2 * half, 1.0, 0.0).to(tl.float64)
@@ -92,7 +92,7 @@ def _posterior(
 
 @triton.jit
 def _cell(levels, place, half):
-    """The distance of the two levels about a place, or of the nearest two."""
+    """Return the distance of the two levels around a place, or of the nearest two."""
     at = 0
     for j in range(half):
         at += (tl.load(levels + j) < place).to(tl.int32)
@@ -105,7 +105,7 @@ def _refine(
     messages, tops, low, high, levels, new_low, new_high, changed, n_types, half, n_widths,
     NARROW: tl.constexpr, SPAN: tl.constexpr, SLACK: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
-    """The ends of a grid that resolves a worker's likelihood; see `adaptive_grid`."""
+    """Compute the ends of a grid that resolves a worker's likelihood; see `adaptive_grid`."""
     worker = tl.program_id(0)
     i = tl.arange(0, H)
     good = i < half

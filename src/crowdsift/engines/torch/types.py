@@ -88,7 +88,7 @@ def transfer(common: Tensor, own: Tensor, likelihood: Tensor) -> Transfer:
 
 
 def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transfer:
-    """The same for the levels of one sign, counted from 0 outwards; `above` is farther from 0."""
+    """Return the transfer for levels of one sign, counted from 0; `above` is farther from 0."""
     place, share = _places(common, own)
     place = place + 1
     inside = own < common[0]  # between 0 and the first level, whose density holds there

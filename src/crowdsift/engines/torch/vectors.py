@@ -28,7 +28,7 @@ _MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by
 
 
 def to_solver(values: Tensor) -> Vector:
-    """A vector as solvers get it: an array of the host or, where it is long, one of the GPU."""
+    """Return a vector for solvers: an array of the host or, if it is long, one of the GPU."""
     if stays(values.device, len(values)):
         return cast("Vector", DeviceVector(values.to(torch.float64)))
     return to_host(values)

@@ -76,7 +76,7 @@ class VoteTensors(PassCount):
         return len(self.first)
 
     def _refuse_codes(self) -> None:
-        """A code out of range would read memory of something else, and on a GPU end the process."""
+        """Refuse codes out of range, which would read other memory and end the process on a GPU."""
         for codes in (self.first, self.second):
             wrong = (codes < 0) | (codes >= self.n_items)
             if len(codes) and bool(wrong.any()):

@@ -188,7 +188,7 @@ class ContextSites:
         )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol."""
+        """Return the counts of types; see the protocol."""
         # Those of all contexts as if alone, less those of workers who have several, plus the counts
         # of these workers.
         blurred = self.types.blurred(prior)
@@ -348,7 +348,7 @@ def _informative(apart: ContextEngine, n_workers: int) -> NDArray[np.intp]:
 
 
 def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
-    """New sites of workers in contexts, with the variances of the run."""
+    """Create sites of workers in contexts, with the variances of the run."""
     sites = required(apart.engine.grid).sites(run.prior.types, 2.0)
     first, second = sites.pair_posteriors(run.means)[:2]
     sites.set_pair_variances(run.variances[first] + run.variances[second])
@@ -399,7 +399,7 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
 def likelihoods(
     sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]
 ) -> Vector:
-    """The likelihood of every type for each of the workers, on the common grid, at most 1."""
+    """Return the likelihood of every type for each worker, on the common grid, at most 1."""
     # That of a worker with levels of its own is shared by the common levels about them, so that its
     # product with a prior is what the worker's adaptive grid would give. `workers` rise.
     grid, widths = mirrored(levels), len(types.widths)
@@ -449,7 +449,7 @@ class TypeTree:
         self.spread = 0.3
 
     def at(self, levels: Vector) -> None:
-        """The kernel on these levels, for the spread as it stands."""
+        """Compute the kernel on these levels, for the current spread."""
         self._points = mirrored(levels)
         self._kernel = spread_kernel(self._points, self.spread)
 
@@ -458,7 +458,7 @@ class TypeTree:
         return np.asarray(self._through(prior[None], self._kernel)[0])
 
     def sharpened(self, prior: Vector, counts: Vector) -> Vector:
-        """Counts of the types of workers from those of their only contexts under `blurred`."""
+        """Return the counts of workers' types from those of their only contexts under `blurred`."""
         share = np.maximum(counts, 0.0) / np.maximum(self.blurred(prior), _TINY)
         return np.asarray(prior * self.through(share[None])[0])
 
@@ -499,7 +499,7 @@ class TypeTree:
         return np.asarray(found, dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
-        """A step in log κ to the top of the parabola through three values of the evidence."""
+        """Move log κ to the top of the parabola through three values of the evidence."""
         # With one observation of prior. (Steps of EM are for the same maximum, but shrink by less
         # than a hundredth each.)
         if not self._n:
@@ -519,7 +519,7 @@ class TypeTree:
         self.spread = float(np.exp(ahead))
 
     def gain(self, prior: Vector) -> float:
-        """The largest evidence over some values of κ less that of the smallest, at least 0."""
+        """Return the largest evidence over some κ, less that of the smallest κ; at least 0."""
         none = self._evidence(prior, _MIN_SPREAD)
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
@@ -641,7 +641,7 @@ class ContextPoints(NamedTuple):
     points: WorkerPoints
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
-        """These rows below those that workers have in contexts where they were not seen."""
+        """Append these rows to those of workers in contexts where they were not seen."""
         return WorkerPoints(
             *(np.concatenate(both) for both in zip(common, self.points, strict=True))
         )

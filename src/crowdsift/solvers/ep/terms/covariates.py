@@ -162,7 +162,7 @@ class JointFactorisation:
 
 
 def within_reach(A: Vector, V: Vector) -> Vector:
-    """A, made smaller where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
+    """Reduce A where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
     # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a
     # covariance and a symmetric matrix are real.
     trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
@@ -274,7 +274,7 @@ class Elimination:
     proper: bool
 
     def items(self) -> tuple[PairOperator, Vector, float]:
-        """What items receive once g is gone, too: L, rhs and what both add to the evidence."""
+        """Eliminate g as well; return L, the right-hand side and both terms' evidence."""
         K = self.n_items
         rr, rg, gg = self.precision[:K, :K], self.precision[:K, K:], self.precision[K:, K:]
         if not self.free.any():
@@ -534,14 +534,14 @@ class CovariateSites:
         self.effects = self.effects._replace(variance=np.maximum(new, _SMALL))
 
     def _counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
-        """Counts of types; only workers with adaptive grids one by one."""
+        """Return the counts of types; only workers with adaptive grids are handled one by one."""
         own = np.zeros(len(q), bool)
         own[list(self.types.adaptive)] = True
         plain = q[workers & ~own].sum(axis=0)
         return np.asarray(plain + self.types.counts(q, workers & own))
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol."""
+        """Return the counts of types; see the protocol."""
         q, _ = self.types.posterior(prior, None)
         voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         return self._counts(q, voted)
@@ -562,7 +562,7 @@ class CovariateSites:
         return np.empty((0, 2))
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """What items receive once coefficients are eliminated; a pair effect is not known here."""
+        """Return the items' system after eliminating coefficients, without a pair effect."""
         votes = self._votes
         self._eliminated = eliminate(
             self._tau, self._nu, votes.n, votes.C, votes.worker, len(votes.starts) - 1,

@@ -172,7 +172,7 @@ class GroupPrior(ItemPrior):
         return PairVariances(items, self._log_determinant, bool((pairs > 0.0).all()))
 
     def learn(self, run: ItemsState) -> None:
-        """A step of Fisher scoring of s; what groups tell each other is left out of its size."""
+        """Take a step of Fisher scoring in s, without the information between groups."""
         slope, information = float(self.slopes.sum()), float(self.information.sum())
         self.variance = scoring_step(slope, information, self.variance)
 
@@ -181,7 +181,7 @@ class GroupPrior(ItemPrior):
         return self.scale
 
     def rescale(self, scale: float) -> None:
-        """The variance s follows the scale; one that did not would creep."""
+        """Rescale the variance s with the scores, so that it does not drift."""
         self.variance = self.variance / scale**2
 
     @property

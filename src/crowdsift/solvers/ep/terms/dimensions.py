@@ -349,7 +349,7 @@ def beyond_chance(values: Vector) -> bool:
 
 
 def leading_residual(setting: Setting, positions: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """The direction that residuals of the same worker share, and its eigenvalue beside chance."""
+    """Return the direction shared by residuals of a worker, and its eigenvalue beside chance."""
     # Return a vector over items of root mean square 1, and the largest eigenvalues: of the
     # residuals, then of residuals with random signs.
     K, count = len(positions), _COLUMNS

@@ -139,7 +139,7 @@ def _better(run: Propagation, best: Propagation) -> bool:
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; of two of a family with the same scores, that of more evidence."""
+    """Return the runs that may still win; of runs with equal scores, the one of more evidence."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=lambda run: -run.evidence[-1]):
         if not any(
@@ -152,7 +152,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
-    """Iterates until it is where another one has ended, if that is before its own end."""
+    """Iterate a run; return whether it reaches the end of another run before its own."""
     while others and not run.done:
         run.iterate()
         if run.settled and any(
