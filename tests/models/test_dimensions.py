@@ -156,3 +156,25 @@ def test_more_dimensions_than_votes_can_carry():
     features = replace(votes, features=np.ones((len(votes), 1), np.float32), feature_names=("f",))
     with pytest.raises(RequestError, match="dimensions"):
         estimate_votes(crowdsift.Sift(dimensions=2), features, CPU)
+
+
+def test_votes_decide_how_near_to_nothing_random_workers_are():
+    votes, x, _ = planted(2, workers=150, votes=80)
+    rng, each = np.random.default_rng(5), (60, 240)
+    s = np.repeat(np.arange(20), np.tile(each, 10))  # who answer at random
+    i = rng.integers(30, size=len(s))
+    j = (i + rng.integers(1, 30, len(s))) % 30
+    joined = crowdsift.Comparisons.from_arrays(
+        np.append(votes.first, i), np.append(votes.second, j),
+        worker=np.append(votes.worker_codes(), s + votes.n_workers),
+        outcome=np.append(votes.outcome, rng.integers(2, size=len(s))),
+        weight=np.append(votes.weight, np.ones(len(s))),
+    )  # fmt: skip
+    workers = estimate_votes(crowdsift.Sift(dimensions=2), joined, CPU).workers
+    at = np.array([int(label) for label in joined.workers])
+    lower, upper = (v[np.argsort(at)][-20:] for v in (workers.reliability_lower,
+                                                      workers.reliability_upper))  # fmt: skip
+    assert np.mean((lower < 0.0) & (upper > 0.0)) >= 0.85
+    for start, count in enumerate(each):  # curvature at 0: votes x 1/4 x the square of differences
+        plain = 2 * 1.645 / np.sqrt(count / 4 * 2.0 * x[:, 0].var())
+        assert np.median((upper - lower)[start::2]) == pytest.approx(plain, rel=0.25)

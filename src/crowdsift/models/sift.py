@@ -316,7 +316,12 @@ class Sift(Model):
         else:
             run = resumed(warm, engine, self._settings(engine, start.boards), progress)
         found = self._estimate(run, engine, boards=start.boards)
-        return found if start.boards is not None else self._with_dimensions(found, engine)
+        # Residuals are not tested again before the votes are a tenth more than when they were.
+        tested, count = start.population.get("tested", 0.0), float(engine.facts.loads.sum())
+        if start.boards is not None or (warm and not self._asked and count < 1.1 * tested):
+            known = {**(found.population or {}), "tested": tested}
+            return replace(found, population=known) if tested else found
+        return self._with_dimensions(found, engine)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
         """Scores alone; unless `decide`, with the sides and the effect of pairs that were found."""

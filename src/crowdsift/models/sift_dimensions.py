@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.terms.dimensions import State
 
 _RESPONSE_WORK = 1e9  # squares of the numbers of positions that workers judge, summed
+_OPEN_PASSES = 4
 _DRAWS = 64  # of the weights of every worker, for the probability that it is distinct
 
 
@@ -70,7 +71,8 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
     state, tried = search(setting, one, _most(engine))
     trials = tuple(Trial(*each) for each in tried)
     if state is None:
-        return estimate
+        tested = float(facts.loads.sum())
+        return replace(estimate, population={**(estimate.population or {}), "tested": tested})
     rival = estimate.in_context is not None or bool(estimate.details["pair_effect"])
     if rival and state.bound <= (estimate.evidence or 0.0) + MIN_LOG_BAYES_FACTOR:
         return estimate
@@ -85,7 +87,7 @@ def _estimate(
     voters = facts.n_workers - facts.n_gold
     direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]
     state = state.turned(_basis(state, direction))
-    found = _record(state, engine, trials)
+    found = _record(state, engine, setting, trials)
     workers = _workers(one, found, setting, state)
     assert workers.quantiles is not None
     precision, variance = None, found.position_covariance[:, 0, 0]
@@ -124,7 +126,9 @@ def _estimate(
     )  # fmt: skip
 
 
-def _record(state: State, engine: Engine, trials: tuple[Trial, ...]) -> DimensionEstimate:
+def _record(
+    state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]
+) -> DimensionEstimate:
     """Positions about the means of their components, weights, and the crowd."""
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
@@ -132,6 +136,7 @@ def _record(state: State, engine: Engine, trials: tuple[Trial, ...]) -> Dimensio
     sums = np.stack([np.bincount(facts.component, column) for column in state.positions.T], 1)
     weights = state.weights[:, :D]
     V = state.second[:, :D, :D] - weights[:, :, None] * weights[:, None, :]
+    V = V + state.shares[:, 2:].sum(axis=1)[:, None, None] * _open(state, setting)
     spread: Vector = np.asarray(np.linalg.inv(state.crowd.precision)[:D, :D], np.float64)
     mean, count = state.crowd.mean[:D], max(float(state.shares[:voters, :2].sum()), 1.0)
     of_mean = (spread + V[:voters].mean(axis=0)) / count
@@ -143,6 +148,24 @@ def _record(state: State, engine: Engine, trials: tuple[Trial, ...]) -> Dimensio
         has_common=bool(facts.n_gold or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
         trials=trials, distinct=_distinct(weights, V), component_size=size.astype(np.int64),
     )  # fmt: skip
+
+
+def _open(state: State, setting: Setting) -> Vector:
+    """The covariance that a worker's votes leave to its weights under a broad prior about 0."""
+    # Weights of the class of random workers are 0 by definition: votes say how near that is.
+    D, crowd, weights, second = state.count, state.crowd, state.weights, state.second
+    mean = np.where(np.arange(len(crowd.mean)) < D, crowd.mean, 0.0)
+    broad = np.linalg.inv(np.linalg.inv(crowd.precision) + np.outer(mean, mean))
+    one_class = np.array([0.0, -700.0, -700.0, -700.0])
+    crowd = crowd._replace(mean=crowd.mean - mean, precision=broad, log_shares=one_class)
+    for _ in range(_OPEN_PASSES):
+        found = setting.passes.update(
+            state.positions, state.covariance, crowd, weights, second, setting.width, setting.ties,
+            int(Part.ALL),
+        )  # fmt: skip
+        weights, second = found.weights, found.second
+    a = weights[:, :D]
+    return np.asarray(second[:, :D, :D] - a[:, :, None] * a[:, None, :])
 
 
 def _workers(
