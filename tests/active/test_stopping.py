@@ -50,7 +50,7 @@ def test_goals_are_claims_about_sets_and_orders():
     assert first.open_items.tolist() == [1, 2]
     assert two.confidence > 0.95 > first.confidence
     said = sentence(Goal(2), two, ["b", "c"], 0.95)
-    assert said == "The top two is settled with 95 %: b, c."
+    assert said == "The top two are settled with 95 %: b, c."
 
 
 def test_a_selector_stops_on_the_truth_and_chooses_for_the_goal():
@@ -130,3 +130,25 @@ def test_the_command_plans_before_and_after_votes(tmp_path, monkeypatch):
     after = CliRunner().invoke(app, ["plan", "votes.csv", "--json", "--most", "100"])
     assert after.exit_code == 0
     assert '"votes": 36' in after.output
+
+
+def test_prices_of_panels_count(tmp_path, monkeypatch):
+    """Two workers of whom nothing is known: the cheap one is asked, unless money does not count."""
+    from typer.testing import CliRunner
+
+    from crowdsift.cli import app
+
+    selector = crowdsift.Selector(items=range(30), workers=["h", "m"], threads=1)
+    cheap = selector.choose(40, workers=["h", "m"], prices={"h": 1.0, "m": 0.01})
+    assert set(cheap["worker"].tolist()) == {"m"}
+    with pytest.raises(RequestError, match="every worker needs a price above 0"):
+        selector.choose(1, workers=["h", "m"], prices={"h": 1.0})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "votes.csv").write_text("winner,loser,worker\n" + "a,b,h\nb,c,m\na,c,h\n" * 4)
+    (tmp_path / "workers.csv").write_text("worker,panel\nh2,human\nm2,llm\n")
+    words = ["next", "votes.csv", "--pairs", "3", "--workers", "workers.csv", "--quiet", "--price"]
+    done = CliRunner().invoke(app, [*words, "human=1,llm=0.01"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count(",m2,") == 3
+    with pytest.raises(crowdsift.InputError, match="row 2, column 'panel': the panel 'llm' has no"):
+        CliRunner().invoke(app, [*words, "human=1"], catch_exceptions=False)

@@ -23,7 +23,8 @@ NO_FILES = {
     "address", "anchor", "by", "columns", "covariates", "dependent_by", "device", "dimensions",
     "encoding", "pooling", "trusted", "worker_columns", "worker_from_path",
     "engine", "experiment", "features", "flip", "format_", "goal", "host", "item_features_missing",
-    "kind", "memory", "method", "methods", "model", "query", "question", "redo", "reliability",
+    "kind", "memory", "method", "methods", "model", "price", "query",
+    "question", "redo", "reliability",
     "scale", "scheduler", "settings", "time", "title", "to", "to_table", "unique", "unknown",
     "values", "where",
 }  # fmt: skip

@@ -64,9 +64,13 @@ class ThompsonSampler:
     """
 
     def __init__(
-        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator
-    ) -> None:
+        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator,
+        price: Vector | None = None,
+    ) -> None:  # fmt: skip
         self.codes, self.left = codes, capacity.copy()
+        # The precision of a vote goes with the square of the reliability, so its worth for money
+        # is largest where reliability / sqrt(price) is.
+        self._scale = np.ones(len(codes)) if price is None else 1.0 / np.sqrt(price)
         self._random = random
         types, share = state.types[codes], state.share[codes]
         self._mean = (share * types).sum(axis=1)
@@ -84,7 +88,7 @@ class ThompsonSampler:
         if not len(free):
             return None
         drawn = self._mean[free] + self._sd[free] * self._random.standard_normal(len(free))
-        self._on_trial = int(free[drawn.argmax()])
+        self._on_trial = int(free[(drawn * self._scale[free]).argmax()])
         return self._on_trial
 
     def query(self, place: int) -> None:

@@ -20,7 +20,8 @@ from crowdsift.votes.pseudonyms import is_pseudonym
 def next_pairs(
     votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
     items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking",
-    columns: Mapping[str, str] | None = None, seed: int = 0, threads: int | None = None,
+    columns: Mapping[str, str] | None = None, prices: Mapping[Any, float] | None = None,
+    seed: int = 0, threads: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the comparisons worth asking next; see `Selector.choose`.
 
@@ -32,6 +33,8 @@ def next_pairs(
         How many.
     workers
         Who may be asked, perhaps with capacities; "all" means all who have voted.
+    prices
+        What a vote of each worker costs, if the money counts.
 
     Examples
     --------
@@ -55,7 +58,7 @@ def next_pairs(
         if workers != "all":
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
         workers = list(selector.workers)
-    return selector.choose(pairs, workers=workers).in_backend(selector.backend)
+    return selector.choose(pairs, workers=workers, prices=prices).in_backend(selector.backend)
 
 
 def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Any:

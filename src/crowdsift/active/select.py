@@ -127,6 +127,7 @@ class Selector:
     def choose(
         self, pairs: int = 1, *, workers: Sequence[Any] | Mapping[Any, int] | None = None,
         among: tuple[Sequence[Any], Sequence[Any]] | None = None,
+        prices: Mapping[Any, float] | None = None,
     ) -> Table:  # fmt: skip
         """Return the comparisons worth asking next, best first, chosen together.
 
@@ -140,6 +141,8 @@ class Selector:
             who answers.
         among
             The pairs that may be asked, as two lists of items; any pair by default.
+        prices
+            What a vote of each worker costs; who tells most for the money is asked.
 
         Returns
         -------
@@ -167,7 +170,7 @@ class Selector:
         if self._goal.top and workers is None and self._has_workers:
             return self.pooled().choose(pairs, among=among)  # by the belief that settles the goal
         candidates = self._candidates(among)
-        sampler = None if workers is None else self._sampler(workers)
+        sampler = None if workers is None else self._sampler(workers, prices)
         keep = self._islands == "keep"
         top = self._goal.top
         batch = BatchSelection(self._state, *candidates, self._seen, int(pairs), keep, top)
@@ -379,8 +382,10 @@ class Selector:
             raise RequestError("no pair may be asked: no two of the items are in one group")
         return a, b
 
-    def _sampler(self, workers: Sequence[Any] | Mapping[Any, int]) -> ThompsonSampler:
-        """Check the workers and return their sampler, with their capacities."""
+    def _sampler(
+        self, workers: Sequence[Any] | Mapping[Any, int], prices: Mapping[Any, float] | None = None
+    ) -> ThompsonSampler:
+        """Check the workers and return their sampler, with their capacities and prices."""
         if not self._has_workers:
             raise RequestError("these votes have no workers to choose from")
         codes = self._codes(list(workers), self._worker_code, "worker")
@@ -392,7 +397,12 @@ class Selector:
             if not all(isinstance(most, int | np.integer) and most >= 0 for most in given):
                 raise RequestError("capacities of workers must be whole numbers, at least 0")
             capacity[:] = given
-        return ThompsonSampler(self._state, codes, capacity, self._random)
+        price = None
+        if prices is not None:
+            price = np.array([float(prices.get(each, np.nan)) for each in workers])
+            if not (np.isfinite(price) & (price > 0)).all():
+                raise RequestError("every worker needs a price above 0")
+        return ThompsonSampler(self._state, codes, capacity, self._random, price)
 
     def _seen(self, s: int) -> NDArray[np.int64]:
         """Return the pairs on which a worker has voted."""

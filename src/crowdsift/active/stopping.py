@@ -125,6 +125,7 @@ def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -
     subject = goal.words[0].upper() + goal.words[1:]
     named = ", ".join(claim[:_NAMED])
     named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""
+    are = "are" if goal.top > 1 else "is"
     if state.settled:
-        return f"{subject} is settled with {100 * confidence:.4g} %: {named}."
-    return f"{subject} is not settled yet. So far it looks like {named}."
+        return f"{subject} {are} settled with {100 * confidence:.4g} %: {named}."
+    return f"{subject} {are} not settled yet. So far it looks like {named}."

@@ -1,7 +1,7 @@
 """`crowdsift next`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
+from crowdsift.errors import RequestError
 
 Askable = Annotated[str | None, READS, typer.Option(
     help="Who may be asked: a file with the column worker and optionally capacity (the "
@@ -28,13 +29,36 @@ Reask = Annotated[bool, typer.Option(
     help="Second opinions instead: pairs that were judged, where the order or the worker who "
     "judged is least certain.",
 )]  # fmt: skip
+Price = Annotated[
+    str | None,
+    typer.Option(
+        help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
+        "panel, and who tells most for the money is asked."
+    ),
+]
+
+
+def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
+    """Return the price of every worker."""
+    from crowdsift.io import read_prices
+
+    if text is None:
+        return None
+    if workers in (None, "all"):
+        raise RequestError("--price needs --workers FILE with the columns worker and panel")
+    given = opt.mapping(text, "--price", "human=1,llm=0.01") or {}
+    try:
+        prices = {name: float(each) for name, each in given.items()}
+    except ValueError:
+        raise RequestError(f"--price wants numbers, as human=1,llm=0.01, not {text!r}") from None
+    return read_prices(workers, prices)
 
 
 def next_(
     votes: opt.VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
     workers: Askable = None, items: Items = None, keep_islands: KeepIslands = False,
-    reask: Reask = False, goal: opt.GoalText = "ranking",
+    reask: Reask = False, goal: opt.GoalText = "ranking", price: Price = None,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
     where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
@@ -60,7 +84,8 @@ def next_(
         queries = next_pairs(
             given, pairs, workers=workers if workers in (None, "all") else read_capacities(workers),
             items=read_labels(items) if items else (),
-            islands="keep" if keep_islands else "connect", goal=goal, seed=seed, threads=threads,
+            islands="keep" if keep_islands else "connect", goal=goal,
+            prices=_prices(price, workers), seed=seed, threads=threads,
         )  # fmt: skip
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")

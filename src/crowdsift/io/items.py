@@ -309,6 +309,19 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
         return {label: int(count) for label, count in zip(labels, total, strict=True)}
 
 
+def read_prices(source: Any, prices: Mapping[str, float]) -> dict[Any, float]:
+    """Return the price of a vote of every worker, by the column ``panel`` of a file of workers."""
+    with closing(open_source(source, called="workers")) as table:
+        worker = resolve_column(table, "worker", "the workers")
+        panel = resolve_column(table, "panel", "the panels that --price names")
+        refuse_empty(table, table.load([worker, panel]), "workers")
+        labels, panels = _entries(table, worker), _entries(table, panel)
+        for row, each in enumerate(panels):
+            if str(each) not in prices:
+                raise table.fault(row, panel, f"the panel {each!r} has no price; give --price")
+        return {label: prices[str(each)] for label, each in zip(labels, panels, strict=True)}
+
+
 class PairQueries(NamedTuple):
     """Pairs of items of a fit, a worker each or None, as labels of the fit where it knows them."""
 
