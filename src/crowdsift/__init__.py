@@ -89,7 +89,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded on first use (PEP 562)."""
+    """Load a public name on first use (PEP 562)."""
     if name in _HOME:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
     elif name in _MODULES:

@@ -42,7 +42,7 @@ class CrowdsiftError(Exception):
     """
 
     def __str__(self) -> str:
-        """The message; in Python followed by the arguments that the options it names have there."""
+        """Return the message; in Python, add the arguments that stand for the options it names."""
         text = super().__str__()
         if COMMAND_LINE.get():
             return text

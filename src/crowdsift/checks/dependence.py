@@ -116,7 +116,7 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
 
 
 def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
-    """A covariance about the means of components, represented by the pairs of its precision."""
+    """Represent a covariance about the means of components by the pairs of its precision."""
     # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a
     # Laplacian, of weights that may be negative. Of fewer groups than items it has no inverse, and
     # what is below a millionth of the largest variance is set to that.

@@ -94,7 +94,7 @@ class ScoreModel:
     def effects(
         self, scores: Vector, weight: Vector, above: int, below: int
     ) -> tuple[Vector, Vector, Vector]:
-        """What removing one vote of each row does to r_above - r_below, and its gradient part."""
+        """Return the change of r_above - r_below without each vote, also linearly, and H."""
         # With x = e_first - e_second, g = β(y - p) and the leverage h = β²p(1-p) xᵀH⁻¹x the Newton
         # step without the vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result,
         # the same without leverage, adds up over votes that go together. The third is H.

@@ -108,7 +108,7 @@ def calibrate(
 def predicted_probability(
     votes: Comparisons, model: Model, estimate: Estimate
 ) -> NDArray[np.float64]:
-    """The expected outcome of every vote, a tie being one half, averaged over what is not known."""
+    """Return the expected outcome of every vote (tie: one half), averaged over the uncertainty."""
     # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
     # sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
     # where there are no ties; covariates of the vote and further dimensions add to z. Scores, side

@@ -497,7 +497,7 @@ def _verified(
 def _smallest(
     margin: Callable[[int], float], start: float, guess: int, most: int, refits: int
 ) -> int | None:
-    """The smallest number of removals with a negative margin that so many fits have found."""
+    """Return the smallest number of removals that makes the margin negative, by `refits` fits."""
     # By linear interpolation between the largest number that does not turn the order and the
     # smallest that does; where none is known yet, by extrapolation.
     low, at_low, high, at_high = 0, start, most + 1, -np.inf

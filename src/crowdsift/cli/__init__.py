@@ -194,7 +194,7 @@ def _is_shortage(error: Exception) -> bool:
 
 
 def _prepare() -> None:
-    """What no exception may interrupt: one inside the import of DuckDB ends the process."""
+    """Import DuckDB with signals deferred: an exception inside its import ends the process."""
     # Python tries the folder of temporary files once, with a file that would stay there.
     if not {"-h", "--help", "--version"} & set(sys.argv) and len(sys.argv) > 2:
         with defer_signals():

@@ -22,7 +22,7 @@ _LONGEST = 2000  # characters: about a screen
 
 
 def say(message: str) -> None:
-    """A line on standard error, without control characters, never longer than a screen."""
+    """Write a line to standard error, without control characters and no longer than a screen."""
     if sys.stderr is None:
         return
     text = plain_text(message)

@@ -253,7 +253,7 @@ class Sift(Model):
     def estimate_trusted(
         self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
     ) -> Estimate:
-        """Expectation propagation by panel and judge, then the trusted panel given all others."""
+        """Run expectation propagation by panel and judge; then score the trusted panel."""
         boards = Boards(panels.item, panels.board, whole.facts.n_items)
         settings = replace(self._settings(engine, boards), contexts=False, pair_effect=False)
         run = propagate(engine, power_grid(self.grid_points), settings, progress)

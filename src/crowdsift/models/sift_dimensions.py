@@ -230,7 +230,7 @@ def _basis(state: State, direction: Vector) -> Vector:
 def _score_covariance(
     found: DimensionEstimate, setting: Setting, state: State, engine: Engine
 ) -> Vector:
-    """The covariance of the scores, with what weights and the direction leave open."""
+    """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
     # Variational Bayes takes weights as known. Here they are eliminated from the joint curvature,
     # and the direction of the score is uncertain. Scores have unit size, so that their common scale
     # is not uncertain. Where that takes too long it is left out.

@@ -229,7 +229,7 @@ def with_trusted_estimate(
     model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine,
     size: float,
 ) -> Estimate:  # fmt: skip
-    """The estimate of a run by panel and judge, as one of the scores of the trusted panel.
+    """Convert the estimate of a run by panel and judge to the scores of the trusted panel.
 
     The trusted workers decide the sign, and their typical reliability is the unit of biases.
     """

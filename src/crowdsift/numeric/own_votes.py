@@ -62,7 +62,7 @@ class OwnVotes(NamedTuple):
         return OwnVotes._make([starts, *votes, np.arange(len(who)), *points])
 
     def rows(self, chosen: NDArray[np.bool_]) -> OwnVotes:
-        """Some of the votes that have points of their own, whatever their pairs."""
+        """Select some of the votes that have their own points, regardless of pairs."""
         if chosen.all():
             return self
         parts: list[Any] = [part[chosen] for part in self[1:]]
@@ -160,7 +160,7 @@ def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
 
 
 def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> _Cavities:
-    """What is known without a vote, and without all votes on its pair; see `engines.grid`."""
+    """Return the cavities without each vote, and without all votes on its pair."""
     starts, times = votes.starts, votes.times
     a, H = (np.add.reduceat(times * part, starts) for part in (votes.tau, votes.nu))
     D = np.maximum(1.0 + effect * a, _LEAST)

@@ -59,7 +59,7 @@ class RandomEffects(NamedTuple):
 
 
 def best_variance(slope: Callable[[float], float], start: float) -> float:
-    """The maximum over variances that is uphill from the start; `slope` is the derivative."""
+    """Find the maximum over variances uphill from the start; `slope` is the derivative."""
     # 0 where it is downhill all the way from there to `MIN_VARIANCE`.
 
     def fall(log: float) -> float:
@@ -75,7 +75,7 @@ def best_variance(slope: Callable[[float], float], start: float) -> float:
 
 
 def within_reach(found: float, before: float) -> float:
-    """A variance found beside other things that move: no farther than a factor of 4 at a time."""
+    """Limit the change of a learned variance to a factor of 4 at a time."""
     # From 0 it may rise at once, and below `MIN_VARIANCE` it is 0.
     if before <= MIN_VARIANCE:
         return found

@@ -96,7 +96,7 @@ def expand_bracket(
     function: Callable[[float], float], start: float, step: float, low: float, high: float,
     at_start: float | None = None,
 ) -> Bracket | None:  # fmt: skip
-    """The first bracket of a zero of a rising function, walking from the start in equal steps."""
+    """Walk from the start in equal steps to the first bracket of a rising function's zero."""
     # Upwards where the function is negative at the start, else downwards, and no farther than from
     # `low` to `high`. None where it keeps its sign as far as that. `at_start` is the value at the
     # start, where it is known.

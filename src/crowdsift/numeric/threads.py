@@ -82,7 +82,7 @@ _LIMITS: list[_Limit] = []
 
 
 def _apply() -> None:
-    """The limit of the call that came last, or what was before the first."""
+    """Set the limit of the latest call, or restore the original number of threads."""
     for library, before in _libraries():
         library.set_num_threads(min(before, _LIMITS[-1].count) if _LIMITS else before)
 

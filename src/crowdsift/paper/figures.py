@@ -140,7 +140,7 @@ def _draw(axes: Axes, panel: Panel) -> dict[str, Any]:
 
 
 def _ticks(values: list[float]) -> list[float]:
-    """Some of the values, far enough from each other to be written side by side."""
+    """Choose values far enough from each other to be written side by side."""
     if not values or values[0] <= 0:
         return values
     step = (values[-1] / values[0]) ** (1 / 5)

@@ -27,7 +27,7 @@ _STEPS = 50
 
 
 def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
-    """The most probable scores, given the true β of every worker and the variance of the scores."""
+    """Return the most probable scores, given every worker's true β and the scores' variance."""
     # Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
     count = len(drawn.scores)
     first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)
@@ -55,7 +55,7 @@ def _solved(
     one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64],
     rhs: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """The solution for minus the second derivatives: the Laplacian of weighted pairs, the prior."""
+    """Solve for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
     count = len(rhs)
 
     def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:

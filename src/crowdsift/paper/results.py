@@ -59,7 +59,7 @@ def _finished(
 
 
 def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
-    """The first lines: where our default beats, ties with and loses to the best of the eight."""
+    """Write the first lines: where the default beats, ties with or loses to the best of eight."""
     lines = ["# Results", ""]
     lines.append(
         "`sift`, the default, against the best of the paper's eight methods, picked after the "

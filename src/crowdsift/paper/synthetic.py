@@ -101,7 +101,7 @@ class Synthetic(Experiment):
         ]  # fmt: skip
 
     def points(self, sweep: str) -> tuple[tuple[int, int, int], ...]:
-        """The points of a sweep; of a quick run three, up to the middle, where fits are fast."""
+        """Return the points of a sweep; a quick run has three, up to the middle."""
         points = SWEEPS[sweep]
         if self.options.quick:
             return points[0], points[len(points) // 4], points[len(points) // 2]
@@ -222,7 +222,7 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
 
 
 def _other_gap(key: Key, methods: dict[str, Cell], published: Published) -> float:
-    """The median difference of the others; where β is in [-1,1] of those whose sign is turned."""
+    """Return the others' median difference; with β in [-1, 1], of those whose sign is turned."""
     turned = judged_by(key) != "accuracy"
     gaps = [_gap(key, name, cell, published) for name, cell in methods.items()
             if name not in ("bora-em", DEFAULT)

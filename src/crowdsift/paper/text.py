@@ -37,7 +37,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: in
 
 
 def notes(given: Mapping[str, str]) -> str:
-    """What methods note, each sentence once with the methods that say it; for below a table."""
+    """Write the notes of methods below a table, each sentence once with its methods."""
     sentences: dict[str, list[str]] = {}
     for method, note in given.items():
         for sentence in filter(None, note.split("; ")):

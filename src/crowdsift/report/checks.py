@@ -59,18 +59,9 @@ _MAX_MORE = 100_000  # votes; beyond that two items are called too close
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a fit.
+    """Hold one question about a fit: its `key`, `title`, `state`, `finding` and `advice`.
 
-    Attributes
-    ----------
-    key, title
-        A short name and what is asked.
-    state
-        good, care, bad, or none where it cannot be answered.
-    finding
-        What was found, with figures.
-    advice
-        What to do; empty where nothing is.
+    `state` is good, care, bad, or none if the question cannot be answered.
     """
 
     key: str

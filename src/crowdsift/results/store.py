@@ -366,7 +366,7 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
 def _repeated(
     saved: RecordedFolder, name: str, role: str, types: dict[str, list[str]]
 ) -> Table | None:
-    """A table with several rows for every worker (together) or item (panel by panel)."""
+    """Read a table with several rows for every worker (together) or item (panel by panel)."""
     if not saved.has(name):
         return None
     content, kinds = saved.read(name), types[role]
@@ -769,7 +769,7 @@ def kept_votes(
 
 
 def _panels(fit: Fit) -> Panels | None:
-    """The panels of workers, where one is trusted."""
+    """Return the panels of workers if one is trusted."""
     about = fit.summary.get("trusted")
     if not about:
         return None

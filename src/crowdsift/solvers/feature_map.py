@@ -68,7 +68,7 @@ def mode_with_features(
     engine: Engine, blocks: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:  # fmt: skip
-    """Alternate between the mode and the shares that maximise the evidence; return the mode."""
+    """Find the mode and the features' shares in turn, then the best sum of the shares."""
     # `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
     at = start

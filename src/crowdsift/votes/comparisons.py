@@ -55,7 +55,7 @@ def advise(columns: Columns, *, ahead: bool) -> None:
 
 
 def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
-    """The rows of arrays in ranges; those in files leave memory when the next is asked for."""
+    """Yield the rows of arrays in ranges; mapped rows leave memory when the next is taken."""
     for start in range(0, len(columns[0]), _ROWS):
         rows = slice(start, min(start + _ROWS, len(columns[0])))
         yield rows
@@ -74,7 +74,7 @@ FAULTS = {
 
 
 def frozen(array: Entries) -> Entries:
-    """The array itself, read-only; for arrays that nobody else holds."""
+    """Make an array read-only that nobody else holds, and return it."""
     array.setflags(write=False)
     return array
 
@@ -125,7 +125,7 @@ def distinct_rows(
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """Write a number with its noun, in the plural unless it is 1."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -265,14 +265,14 @@ class EncodedVotes:
         return np.rint(votes).astype(np.int64)
 
     def worker_codes(self) -> NDArray[np.uint32]:
-        """The worker of every comparison; an array of length N, for slow paths only."""
+        """Return the worker of every comparison; an array of length N, for slow paths only."""
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
 
     def with_features(
         self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
     ) -> Self:
-        """The same comparisons with other features, one row per comparison."""
+        """Return the same comparisons with other features, one row per comparison."""
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
         self.require_rows("a feature of every vote")
@@ -280,7 +280,7 @@ class EncodedVotes:
         return replace(self, features=frozen(table), feature_names=names)
 
     def with_classes(self, classes: Sequence[Any]) -> Self:
-        """The same comparisons with a class for every item, in the order of `items`."""
+        """Return the same comparisons with a class for every item, in the order of `items`."""
         if len(classes) != self.n_items:
             raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
         table = ArraySource({"class": list(classes)}, source="classes")
@@ -288,7 +288,7 @@ class EncodedVotes:
         return replace(self, item_class=frozen(codes), class_names=tuple(names))
 
     def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Self:
-        """The comparisons, and pairs known for certain as the votes of one more worker, the last.
+        """Add pairs known for certain as the votes of one more worker, the last.
 
         For methods that know what to do with a worker of known reliability; `n_gold` marks it.
         Its votes have the winner first, also where sides are known: they say nothing of a side.
@@ -314,7 +314,7 @@ class EncodedVotes:
         )  # fmt: skip
 
     def select(self, keep: NDArray[np.bool_]) -> Self:
-        """The comparisons where `keep` is true, with the same items, workers and codes."""
+        """Return the comparisons where `keep` is true, with the same items, workers and codes."""
         self.require_rows("a choice of votes")
         runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
         if runs[-1] == 0:
@@ -514,7 +514,7 @@ class Comparisons(EncodedVotes):
         )  # fmt: skip
 
     def extended(self, other: Comparisons) -> Comparisons:
-        """These votes and others; labels that are equal are the same item or worker.
+        """Join these votes and others; equal labels are the same item or worker.
 
         Where the others know no sides, neither does the whole.
 

@@ -31,7 +31,7 @@ class ContextVotes:
 
 
 def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
-    """The votes with a worker for each worker in each context; None where there is one context."""
+    """Return the votes with every worker split by context; None if there is one context."""
     # Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has
     # in contexts with fewer stays together. These come first, then all who are not taken apart.
     contexts = votes.item_contexts

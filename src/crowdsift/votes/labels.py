@@ -54,7 +54,7 @@ def is_empty(label: Any) -> bool:
 
 
 def shown(label: Any) -> str:
-    r"""A label for a message: on one line, without control characters, never longer than a line.
+    r"""Write a label for a message: on one line, without control characters, cut if it is long.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def shown(label: Any) -> str:
 
 
 def as_column(values: Any) -> NDArray[Any]:
-    """An array whose entries are those given: NumPy alone makes text of [7, "7"], 1 of True."""
+    """Return an array of exactly these entries; NumPy alone makes text of [7, "7"], 1 of True."""
     if isinstance(values, list | tuple):
         return np.fromiter(values, dtype=object, count=len(values))
     if isinstance(values, np.ma.MaskedArray):
@@ -108,7 +108,7 @@ def context_codes(items: Iterable[Any]) -> dict[Any, int]:
 
 
 def context_names(by: Any) -> tuple[str, ...]:
-    """The names of context columns, whichever way they are kept: text, a sequence, or nothing."""
+    """Return the names of context columns from a text, a sequence or None."""
     if isinstance(by, str):
         return (by,) if by else ()
     return () if by is None else tuple(by)

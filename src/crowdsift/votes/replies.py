@@ -26,7 +26,7 @@ def cut(text: str) -> str:
 
 
 def one_line(label: str) -> str:
-    r"""The label of a long text without line breaks and tabs; others are kept as they are."""
+    """Replace line breaks and tabs in the label of a long text; keep other labels."""
     return label.translate(_BLANKS) if is_cut(label) else label
 
 
@@ -52,7 +52,7 @@ def messages_of(value: Any) -> list[Any] | None:
 
 
 def reply_text(value: Any) -> str | None:
-    """The text of a reply: itself, or the last message of a chat, if that is the assistant's."""
+    """Return the text of a reply: itself, or the last message of a chat if the assistant's."""
     messages = messages_of(value)
     if messages is None:
         return value if value is None or isinstance(value, str) else str(value)

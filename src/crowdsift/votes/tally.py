@@ -60,7 +60,7 @@ def _counted(
 
 
 def tally_of(counted: Any) -> Tally:
-    """The same from what an engine has counted of its votes (`crowdsift.engines.base.Tally`)."""
+    """Return the tally of what an engine has counted (`crowdsift.engines.base.Tally`)."""
     ways = (counted.wins > 0).astype(int) + 2 * (counted.losses > 0)
     share = _share(counted.agreed, counted.decided)
     return Tally(share, counted.appearances, _WORDS[ways])

@@ -61,49 +61,23 @@ GRADED = {
 
 @dataclass(frozen=True)
 class Format:
-    """A format of votes, recognised by its columns.
+    """Describe a format of votes, which is recognised by its columns.
 
-    Attributes
-    ----------
-    name, title
-        As ``--format`` names it, and in words.
-    columns
-        For every role the names under which its column goes; the first one there counts. Roles
-        are those of our own layouts, and ``context``.
-    needs
-        Roles without which this is not the format.
-    marks, without
-        Further columns that must be there (* stands for any letters), and that must not.
-    values
-        What answers mean: left, right, tie, "both bad", or "" for no answer.
-    unique
-        Columns that name a row; the same row may stand there twice.
-    noted
-        A column, a value of it, and words for the rows with that value, which are counted.
-    workers, pooled
-        Whether the format knows workers, and whether votes without a worker are pooled.
-    span
-        The outcomes by which the first and the second item win, if not 1 and 0, and their name.
-    draws
-        Further numbers that mean a tie.
-    sets_aside
-        Whether rows that compare an item with itself, or lack an item or a worker, are set aside
-        and counted instead of refused.
-    seconds
-        The column of the seconds that an answer took.
-    dependent
-        A column whose equal values say that votes may depend on each other.
-    replies
-        Whether items are replies to a prompt, which is their context.
-    pairs, answers
-        What the names of the two columns of items, and that of the answer, begin with.
-    words
-        Whether answers are words for sides, such as A, B and equal.
-    decode
-        Finds the answer in what its cell holds, such as JSON; None where that is the answer.
-    unfold
-        Makes rows of votes of what is nested, given the table, the roles and a condition; None
-        where a row is a vote.
+    `name`, `title`: as ``--format`` names it, and in words; `columns`: for every role (those of our
+    own layouts, and ``context``) the possible names of its column, the first one present counts;
+    `needs`: the roles it must have; `marks`, `without`: further columns that must be present
+    (* stands for any letters) or absent; `values`: the meaning of answers: left, right, tie,
+    "both bad", or "" for none; `unique`: columns that name a row, which may be repeated; `noted`: a
+    column, a value, and words for the rows with that value, which are counted; `workers`, `pooled`:
+    whether there are workers, and whether votes without one are pooled; `span`: the outcomes by
+    which the first and the second item win, if not 1 and 0, and their name; `draws`: further
+    numbers that mean a tie; `sets_aside`: whether rows that compare an item with itself, or lack an
+    item or a worker, are counted instead of refused; `seconds`: the column of the time an answer
+    took; `dependent`: a column of which equal values mark dependence; `replies`: whether items are
+    replies to a prompt, their context; `pairs`, `answers`: how names of columns of items and
+    of the answer begin; `words`: whether answers are words for sides, such as A, B and equal;
+    `decode`: finds the answer in a cell such as JSON, None if the cell is it; `unfold`: makes
+    votes of nested rows, given the table, the roles and a condition, None if a row is a vote.
     """
 
     name: str
