@@ -151,7 +151,7 @@ def _record(
 
 
 def _open(state: State, setting: Setting) -> Vector:
-    """The covariance that a worker's votes leave to its weights under a broad prior about 0."""
+    """Return the covariance of each worker's weights by its votes and a broad prior about 0."""
     # Weights of the class of random workers are 0 by definition: votes say how near that is.
     D, crowd, weights, second = state.count, state.crowd, state.weights, state.second
     mean = np.where(np.arange(len(crowd.mean)) < D, crowd.mean, 0.0)
