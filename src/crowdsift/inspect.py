@@ -103,9 +103,8 @@ def pairwise(
                 if answers:
                     winner = {"A": "left", "B": "right", "C": "tie"}[answers[-1]]
                     found.append((left, right, winner, who))
-                    points.append(
-                        0.5 if winner == "tie" else float((winner == "left") == (left == own))
-                    )
+                    points.append(0.5 if winner == "tie"
+                                  else float((winner == "left") == (left == own)))  # fmt: skip
         return Score(value=sum(points) / len(points) if points else 0.0, metadata={"votes": found})
 
     return score

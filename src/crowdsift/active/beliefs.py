@@ -127,9 +127,8 @@ class _JointBatch:
         dx, dy = x[self._a] - x[self._b], y[self._a] - y[self._b]
         both = float(y[a] - y[b])
         self.variance = np.maximum(self.variance - taken * dx * dx, _TINY)
-        self.worth = np.maximum(
-            self.worth - 2.0 * taken * dx * dy + taken * taken * both * dx * dx, 0.0
-        )
+        self.worth = np.maximum(self.worth - 2.0 * taken * dx * dy + taken * taken * both * dx * dx,
+                                0.0)  # fmt: skip
         self._remember(x, y, taken, both)
 
     def _remember(self, x: Vector, y: Vector, c: float, q: float) -> None:

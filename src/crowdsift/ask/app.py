@@ -88,9 +88,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = {name.decode("latin-1"): value.decode("latin-1")
+                   for name, value in scope["headers"]}  # fmt: skip
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -464,9 +463,8 @@ class Application:
         state = (await _body(request)).get("state")
         if state not in ("open", "paused", "closed"):
             raise HTTPException(422, "a study is open, paused or closed")
-        beyond = self.store.settings.get("beyond") or (
-            state == "open" and self.store.settings["state"] == "settled"
-        )
+        beyond = self.store.settings.get("beyond") or (state == "open"
+                                         and self.store.settings["state"] == "settled")  # fmt: skip
         await asyncio.wrap_future(self.store.set(state=state, beyond=beyond))
         return JSONResponse({"state": self.state})
 
@@ -512,9 +510,8 @@ class Application:
         if path is None or not path.exists():
             raise HTTPException(404, "no such report")
         policy = "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"
-        return FileResponse(
-            path, media_type="text/html", headers={"content-security-policy": policy}
-        )
+        return FileResponse(path, media_type="text/html",
+                            headers={"content-security-policy": policy})  # fmt: skip
 
 
 _FILES = frozenset(path.name for path in STATIC.glob("*.*") if path.suffix in _TYPES)

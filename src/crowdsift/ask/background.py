@@ -40,9 +40,8 @@ def study_votes(path: str, hidden: frozenset[str] = frozenset()) -> Comparisons 
         return None
     left, right, winner, worker = (list(column) for column in list(zip(*rows, strict=True))[:4])
     outcome = [_OUTCOME[answer] for answer in winner]
-    return Comparisons.from_arrays(
-        left, right, worker=worker, outcome=outcome, sides_known=True, threads=1
-    )
+    return Comparisons.from_arrays(left, right, worker=worker, outcome=outcome, sides_known=True,
+                                   threads=1)  # fmt: skip
 
 
 def study_fit(path: str, request: dict[str, Any]) -> Fit | None:

@@ -61,9 +61,8 @@ class Chooser:
 
     def __init__(self, store: Store, seed: int | None = None) -> None:
         self._store, self._random = store, random.Random(seed)
-        self._by_item: dict[tuple[int, str], int] = {
-            (item, store.contents[code].prompt): code for code, item in enumerate(store.item_of)
-        }
+        self._by_item: dict[tuple[int, str], int] = {(item, store.contents[code].prompt): code
+                            for code, item in enumerate(store.item_of)}  # fmt: skip
         self._prompts: list[set[str]] = [set() for _ in store.items]
         for item, prompt in self._by_item:
             self._prompts[item].add(prompt)

@@ -120,9 +120,8 @@ def create_study(
         connection.executemany("INSERT INTO items VALUES (?, ?)", enumerate(items))
         connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)))  # fmt: skip
-        connection.executemany(
-            "INSERT INTO gold VALUES (?, ?)", ((code[a], code[b]) for a, b in gold)
-        )
+        connection.executemany("INSERT INTO gold VALUES (?, ?)",
+                               ((code[a], code[b]) for a, b in gold))  # fmt: skip
         connection.execute(f"PRAGMA application_id = {int.from_bytes(STUDY_MARK, 'big')}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.commit()
@@ -173,9 +172,8 @@ class Store:
         for code, worker, digest, capacity, consented, withdrawn in read(
             "SELECT code, worker, token, capacity, consented, withdrawn FROM judges ORDER BY code"
         ):
-            self.judges[code] = Judge(
-                code, worker, digest, capacity, consented is not None, withdrawn is not None
-            )
+            self.judges[code] = Judge(code, worker, digest, capacity, consented is not None,
+                        withdrawn is not None)  # fmt: skip
         self.answers = 0
         for judge, *vote in read(
             "SELECT judge, id, left_content, right_content, answer, milliseconds, gold "
@@ -288,9 +286,8 @@ class Store:
     def withdraw(self, judge: Judge) -> Future[list[int]]:
         """Delete all answers of a judge."""
         stamp = "UPDATE judges SET withdrawn = CURRENT_TIMESTAMP WHERE code = ?"
-        return self.write(
-            ("DELETE FROM answers WHERE judge = ?", (judge.code,)), (stamp, (judge.code,))
-        )
+        return self.write(("DELETE FROM answers WHERE judge = ?", (judge.code,)),
+                          (stamp, (judge.code,)))  # fmt: skip
 
 
 def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:

@@ -78,9 +78,8 @@ class Comparison:
             return f"{r:.3f} ({level} interval {lower:.3f} to {upper:.3f})"
 
         alone = len(self.only_first), len(self.only_second)
-        more = (
-            f"; {alone[0]} only in the first, {alone[1]} only in the second" if any(alone) else ""
-        )
+        more = (f"; {alone[0]} only in the first, {alone[1]} only in the second" if any(alone)
+                else "")  # fmt: skip
         lines = [f"{self.items.height} items are in both fits{more}."]
         lines.append(f"Correlation of the scores: {figure(self.correlation)}.")
         shares = " and ".join(f"{share:.3f}" for share in self.reliability)
@@ -161,9 +160,8 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
         [label for label, key in zip(fit.labels, own, strict=True) if key not in other]
         for fit, own, other in zip(fits, keys, reversed(rows), strict=True)
     )
-    return Comparison(
-        correlation, corrected, (one, two), Table(table), only_first, only_second, level
-    )
+    return Comparison(correlation, corrected, (one, two), Table(table), only_first, only_second,
+                      level)  # fmt: skip
 
 
 def _loaded(fit: Any) -> Fit:

@@ -267,9 +267,8 @@ def _by_others(
     inner = np.flatnonzero(~outside)
     (p[inner],), _ = effects.without(inner)
     mine = [inner[cells.worker[inner] == member] for member in group.tolist()]
-    own = [
-        ratio_with_group(cells, at, np.setdiff1d(inner, at), p, rho) / tested.wide for at in mine
-    ]
+    own = [ratio_with_group(cells, at, np.setdiff1d(inner, at), p, rho) / tested.wide
+           for at in mine]  # fmt: skip
     return Alike(whole, np.array(own))
 
 
@@ -535,9 +534,8 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
     pair = pair_codes(first, second, votes.n_items)[1]
     key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
     cell = cell.reshape(-1)
-    count, wins, total = (
-        np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q)
-    )
+    count, wins, total = (np.bincount(cell, v, len(key)).astype(np.float64)
+                          for v in (weight, weight * y, weight * q))  # fmt: skip
     p = total / np.maximum(count, 1e-300)
     scale = np.minimum(MAX_VOTES / np.maximum(count, 1e-300), 1.0)
     unit, who = key // votes.n_workers, key % votes.n_workers
@@ -573,9 +571,8 @@ class Effects:
         p = careful(cells.p)
         self._residual = share * (cells.wins - cells.votes * p)
         self._weight = share * cells.votes * p * (1.0 - p)
-        self._residual_sum, self._weight_sum = (
-            np.bincount(cells.unit, each) for each in (self._residual, self._weight)
-        )
+        self._residual_sum, self._weight_sum = (np.bincount(cells.unit, each)
+            for each in (self._residual, self._weight))  # fmt: skip
         excess = float((self._residual_sum**2 - self._weight_sum).sum())
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 

@@ -543,7 +543,6 @@ def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Ve
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     before = np.repeat(reached[starts] - weight[order][starts], np.diff([*starts, len(order)]))
     taken = np.zeros(len(weight))
-    taken[order] = np.clip(
-        cells[place[order]] - (reached - weight[order] - before), 0.0, weight[order]
-    )
+    taken[order] = np.clip(cells[place[order]] - (reached - weight[order] - before), 0.0,
+          weight[order])  # fmt: skip
     return taken

@@ -127,9 +127,8 @@ def fit_statistics(
     p = vote_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
-        workers, items = (
-            Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items)
-        )
+        workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)})
+                          for table in (workers, items))  # fmt: skip
     if "p_distinct" in fit.worker_table:  # noisier along the score alone: the verdict says so
         misfit = workers["misfit"] & (fit.worker_table["verdict"] != "distinct")
         workers = Table({**workers, "misfit": misfit.astype(bool)})
@@ -336,9 +335,8 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
     y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
     _, unit = pair_codes(votes.first, votes.second, votes.n_items)
-    count, total, squares = (
-        np.bincount(unit, values) for values in (weight, weight * y, weight * y * y)
-    )
+    count, total, squares = (np.bincount(unit, values)
+                             for values in (weight, weight * y, weight * y * y))  # fmt: skip
     several = count > 1.0
     if not several.any():
         return None

@@ -24,25 +24,21 @@ Judges = Annotated[str | None, READS, typer.Option(
     help="Who may vote: a file with the column worker and optionally capacity (the most "
     "votes of each). Each gets a link. Without it one link serves all who give a name."
 )]  # fmt: skip
-GoalText = Annotated[
-    str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")
-]
-Confidence = Annotated[
-    float | None, typer.Option(help="How sure the answer must be; 0.95 by default.")
-]
+GoalText = Annotated[str | None,
+    typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")]  # fmt: skip
+Confidence = Annotated[float | None,
+    typer.Option(help="How sure the answer must be; 0.95 by default.")]  # fmt: skip
 Budget = Annotated[int | None, typer.Option(help="The most votes in all.", min=1)]
 GoldPairs = Annotated[
     str | None, READS,
     typer.Option(help="Pairs of known order to check judges by: a file with winner and loser."),
 ]  # fmt: skip
-GoldRate = Annotated[
-    float | None, typer.Option(help="The share of questions that are gold; 0.1 by default.")
-]
+GoldRate = Annotated[float | None,
+    typer.Option(help="The share of questions that are gold; 0.1 by default.")]  # fmt: skip
 Ties = Annotated[bool | None, typer.Option("--ties", help="Judges may call a tie.")]
 Skip = Annotated[bool | None, typer.Option("--skip", help="Judges may skip a pair.")]
-Repeat = Annotated[
-    bool | None, typer.Option("--repeat", help="A judge may get the same pair again.")
-]
+Repeat = Annotated[bool | None,
+    typer.Option("--repeat", help="A judge may get the same pair again.")]  # fmt: skip
 Consent = Annotated[
     str | None, READS,
     typer.Option(help="A text (Markdown) that judges must agree to before they vote."),
@@ -53,9 +49,8 @@ Address = Annotated[
     str | None,
     typer.Option(help="What links begin with, if judges reach this machine by another name."),
 ]
-NewLinks = Annotated[
-    bool, typer.Option("--new-links", help="Make all links anew; old ones stop working.")
-]
+NewLinks = Annotated[bool,
+    typer.Option("--new-links", help="Make all links anew; old ones stop working.")]  # fmt: skip
 Open = Annotated[bool, typer.Option("--open", help="Open the study's page.")]
 Demo = Annotated[
     bool, typer.Option("--demo", help="A study to try out, with items that are there already.")

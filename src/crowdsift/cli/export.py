@@ -26,9 +26,8 @@ Head = Annotated[Path | None, Writes(), typer.Option(
     help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
     "the folder of the fit, and there is no --out."
 )]  # fmt: skip
-Target = Annotated[
-    Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")
-]
+Target = Annotated[Path | None, Writes(),
+                   typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]  # fmt: skip
 Method = Annotated[
     str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
 ]  # fmt: skip

@@ -189,9 +189,8 @@ Quiet = Annotated[bool, typer.Option(
     help="Print warnings and errors only: no counts of rows, no progress, and tables only "
     "where no file is written that has the results.",
 )]  # fmt: skip
-FitFolder = Annotated[
-    Path, READS, typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")
-]
+FitFolder = Annotated[Path, READS,
+    typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")]  # fmt: skip
 VotesOrFolder = Annotated[str, READS, typer.Argument(
     metavar="VOTES",
     help="Votes, as for fit; or the folder of a saved fit, which is not refitted.",
@@ -218,9 +217,8 @@ Columns = Annotated[
     str | None,
     typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator."),
 ]
-NoWorkers = Annotated[
-    bool, typer.Option("--no-workers", help="The votes have no worker; pool them all.")
-]
+NoWorkers = Annotated[bool,
+    typer.Option("--no-workers", help="The votes have no worker; pool them all.")]  # fmt: skip
 Sides = Annotated[bool | None, typer.Option(
     "--sides/--no-sides",
     help="Whether first/second (or left/right) is where the items were shown. Default: yes "
@@ -232,9 +230,8 @@ Covariates = Annotated[str | None, typer.Option(
     "item (numbers, or yes and no), or one for each item (left_chars, right_chars); "
     "org=judge_org or org=VALUE: whose column org is equal to that. For sift and factor-bt.",
 )]  # fmt: skip
-OldFeatures = Annotated[
-    str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")
-]
+OldFeatures = Annotated[str | None,
+    typer.Option("--features", hidden=True, help="The old name of --covariates.")]  # fmt: skip
 Classes = Annotated[
     str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
 ]  # fmt: skip

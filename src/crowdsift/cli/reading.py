@@ -68,9 +68,8 @@ def read_for_fit(
     if batch:
         comparisons, rows = read_rows(votes, options, group=group, time=time, batch=True)
     else:
-        comparisons, rows = votes_for_fit(
-            votes, options, group, time, Resources(*engine), needs_rows
-        )
+        comparisons, rows = votes_for_fit(votes, options, group, time, Resources(*engine),
+                                          needs_rows)  # fmt: skip
     say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

@@ -220,9 +220,8 @@ def predict(
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)
     else:
-        query = read_pair_queries(
-            pairs, found.labels, found.worker_table["worker"].tolist(), found.by
-        )
+        query = read_pair_queries(pairs, found.labels, found.worker_table["worker"].tolist(),
+                                  found.by)  # fmt: skip
         workers = labels_of_workers(found, query.worker, hide_key)
         result = predictions(found, query.first, query.second, workers, unknown=unknown)
     if out is not None:

@@ -65,9 +65,8 @@ class InProcess:
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
         """Call a method of every part."""
-        return [
-            getattr(part, name)(**arguments) for part, arguments in zip(parts, calls, strict=True)
-        ]
+        return [getattr(part, name)(**arguments)
+                for part, arguments in zip(parts, calls, strict=True)]  # fmt: skip
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
         """Return an attribute of every part."""
@@ -161,9 +160,8 @@ class Sharded:
                 return self._plan.map.call(self._parts[:1], name, [arguments])[0]
             parts = {key: self._plan.split(form.arguments[key], value, self._parts)
                      for key, value in arguments.items()}  # fmt: skip
-            calls = [
-                {key: values[at] for key, values in parts.items()} for at in range(len(self._parts))
-            ]
+            calls = [{key: values[at] for key, values in parts.items()}
+                     for at in range(len(self._parts))]  # fmt: skip
             return self._plan.join(form.result, self._plan.map.call(self._parts, name, calls))
 
         return call
@@ -297,9 +295,8 @@ def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
     """Two shards of the CPU engine, to try the waist."""
     from crowdsift.engines import cpu
 
-    return sharded_engine(
-        comparisons, lambda part, shared: cpu.engine(part, threads, shared), shards=2
-    )
+    return sharded_engine(comparisons, lambda part, shared: cpu.engine(part, threads, shared),
+                          shards=2)  # fmt: skip
 
 
 @dataclass(frozen=True)

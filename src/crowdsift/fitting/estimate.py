@@ -80,10 +80,9 @@ def open_votes(
     if gold is not None and model.takes_gold:
         prepared = votes.with_gold(gold.winner, gold.loser)
     prepared = model.prepare(prepared)
-    require_memory(
-        0 if prepared.on_disk or prepared.elsewhere is not None else model.memory(prepared),
-        f"fitting {model.name} to {len(prepared):,} comparisons",
-    )
+    require_memory(0 if prepared.on_disk or prepared.elsewhere is not None
+                   else model.memory(prepared),
+                   f"fitting {model.name} to {len(prepared):,} comparisons")  # fmt: skip
     name, options, threads = resources
     options = named_options(options)
     choice = engine_choice(name, prepared, options, model.needs, threads)

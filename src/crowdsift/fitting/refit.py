@@ -274,9 +274,8 @@ def ranks_over_updates(
     # None where an item was not among the best, or not there, at the time.
     places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
     best = history[-1]["items"][:most] if history else []
-    return [entry["votes"] for entry in history], {
-        name: [place.get(name) for place in places] for name in best
-    }
+    return [entry["votes"] for entry in history], {name: [place.get(name) for place in places]
+            for name in best}  # fmt: skip
 
 
 def refuse_repeated(earlier: Fit, new: Comparisons) -> None:

@@ -53,20 +53,10 @@ def read_rows(
     votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None,
     batch: bool = False,
 ) -> tuple[Comparisons, VoteRows]:  # fmt: skip
-    """Read votes, and from the same rows their groups and times.
-
-    Examples
-    --------
-    >>> from crowdsift.io.options import ReadOptions
-    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
-    >>> read_rows(rows, ReadOptions(workers=False), group="prompt")[1].group
-    array([0, 0])
-    """
+    """Read votes, and from the same rows their groups and times."""
     if isinstance(votes, Comparisons):
-        raise RequestError(
-            f"{group or time!r} is a column, and these votes are read already; give crowdsift.fit "
-            "the file or the frame"
-        )
+        raise RequestError(f"{group or time!r} is a column, and these votes are read already; give "
+                           "crowdsift.fit the file or the frame")  # fmt: skip
     from crowdsift.io.formats.platforms import read_batch
 
     with coded_votes(votes, options, every_column=True, grouped=group is not None) as coded:
@@ -133,13 +123,7 @@ def _labels(
 
 
 def times_of(labels: Iterable[Any], column: str) -> Vector:
-    """Convert times to numbers: numbers are kept, dates and their texts become seconds.
-
-    Examples
-    --------
-    >>> times_of(["2024-05-01", "2024-05-02T00:00:00"], "day")[1] - times_of(["2024-05-01"], "day")
-    array([86400.])
-    """
+    """Convert times to numbers: numbers are kept, dates and their texts become seconds."""
     return np.array([_time(label, column) for label in labels], np.float64)
 
 
@@ -160,56 +144,36 @@ def _time(label: Any, column: str) -> float:
             return datetime.fromisoformat(str(label).strip()).timestamp()
         except ValueError:
             pass
-    raise RequestError(
-        f"the column {column!r} is not one of times: {label!r} is neither a number nor a date such "
-        "as 2024-05-31 or 2024-05-31T12:00:00"
-    )
+    raise RequestError(f"the column {column!r} is not one of times: {label!r} is neither a number "
+                       "nor a date such as 2024-05-31 or 2024-05-31T12:00:00")  # fmt: skip
 
 
 WITHOUT_WORKERS = "bt"  # the method for votes without workers, unless another one is named
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
 _TAKES = {
-    "covariates": ("sift", "factor-bt"),
-    "classes": ("barp",),
+    "covariates": ("sift", "factor-bt"), "classes": ("barp",),
     "item-features": ("sift", "bora-map"),
-}
+}  # fmt: skip
 
 
 def refuse_unused(
     chosen: Model, known: bool, *, covariates: bool, classes: bool, tune: bool, items: bool = False
 ) -> None:
-    """Refuse options that would change nothing for this model.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> refuse_unused(crowdsift.Sift(), True, covariates=False, classes=False, tune=True)
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: sift has no penalty to tune: the evidence decides; ...
-    """
+    """Refuse options that would change nothing for this model."""
     requested = {"covariates": covariates, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
         if known and requested[option] and chosen.name not in methods:
-            raise RequestError(
-                f"{chosen.name} does not use {option} (--{option}), which would be ignored; leave "
-                f"the option away, or use the method {' or '.join(methods)}"
-            )
+            raise RequestError(f"{chosen.name} does not use {option} (--{option}), which would be "
+                               "ignored; leave the option away, or use the method "
+                               f"{' or '.join(methods)}")  # fmt: skip
     if tune and not chosen.tuned:
-        raise RequestError(
-            f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away"
-        )
+        raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; leave "
+                           "--tune away")  # fmt: skip
 
 
 def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the column and the values of a trusted panel, as {"panel": "human"}.
-
-    Examples
-    --------
-    >>> trusted_values({"panel": ["human", "expert"]})
-    ('panel', ('human', 'expert'))
-    """
+    """Return the column and the values of a trusted panel, as {"panel": "human"}."""
     if trusted is None:
         return "", ()
     if not isinstance(trusted, Mapping) or len(trusted) != 1:
@@ -228,17 +192,14 @@ def with_trusted(
     """Return votes that know their panels, and the rows without these; refuse other methods."""
     column, values = trusted_values(trusted)
     if column and not isinstance(model, Sift):
-        raise RequestError(
-            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or "
-            "leave the option away"
-        )
+        raise RequestError(f"{model.name} has no trusted votes (--trusted, trusted=); use the "
+                           "method sift, or leave the option away")  # fmt: skip
     if not column or rows is None or rows.group is None:
         return votes, rows
     if rows.grouped_by != column:
-        raise RequestError(
-            "sift takes trusted votes (--trusted) or votes that depend on each other "
-            "(--dependent-by), not both at once yet; leave one of the two away"
-        )
+        raise RequestError("sift takes trusted votes (--trusted) or votes that depend on each "
+                           "other (--dependent-by), not both at once yet; leave one of the two "
+                           "away")  # fmt: skip
     from crowdsift.votes.panels import with_panels
 
     found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
@@ -247,26 +208,15 @@ def with_trusted(
 
 
 def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model:
-    """Return the model with this pooling of contexts; refuse one that would be ignored.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> with_pooling(crowdsift.Sift(), "none", crowdsift.Comparisons.from_arrays(["a"], ["b"]))
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: pooling (--pooling) is for contexts; name their column with ...
-    """
+    """Return the model with this pooling of contexts; refuse one that would be ignored."""
     by_features = votes.by and votes.item_features is not None
     if isinstance(model, Sift) and by_features and without_contexts(votes) is None:
         model = replace(model, contexts=False)  # replies of prompts: a worker is the same in all
     if pooling is None:
         return model
     if not votes.by:
-        raise RequestError(
-            "pooling (--pooling) is for contexts; name their column with --by (by=), or leave "
-            "--pooling away"
-        )
+        raise RequestError("pooling (--pooling) is for contexts; name their column with --by "
+                           "(by=), or leave --pooling away")  # fmt: skip
     if isinstance(model, Sift):
         return replace(model, pooling=pooling)
     if pooling != "none":

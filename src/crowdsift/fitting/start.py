@@ -238,9 +238,8 @@ def start_of(
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"the checkpoint cannot be read ({error}); fit without --start (start=)", source=str(path)
-    )
+    return InputError(f"the checkpoint cannot be read ({error}); fit without --start (start=)",
+                      source=str(path))  # fmt: skip
 
 
 def _about(model: Model, votes: Comparisons, gold: Gold | None) -> dict[str, str]:

@@ -288,9 +288,8 @@ def _not_found(table: Source, hint: str) -> InputError:
     """Make the error for a table without columns of votes."""
     wanted = sorted({name for layout in LAYOUTS for name in layout} | {"worker"})
     near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
-    meant = [
-        f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
-    ]
+    meant = [f"{found[0]!r} by {name!r}" for name, found in near.items()
+             if found not in ([], [name])]  # fmt: skip
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
     if not any(near.values()) and os.path.isfile(table.source):
         if len(table.names) == 1:

@@ -143,10 +143,9 @@ def _spill(
     try:
         database.register("stream", _plain_stream(stream))
         kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
-        chosen = ", ".join(
-            quoted(name) if kind in _PLAIN else f"{quoted(name)}::VARCHAR AS {quoted(name)}"
-            for name, kind, *_ in kinds
-        )
+        chosen = ", ".join(quoted(name) if kind in _PLAIN
+                           else f"{quoted(name)}::VARCHAR AS {quoted(name)}"
+                           for name, kind, *_ in kinds)  # fmt: skip
         answer = f"SELECT {chosen} FROM stream"
         database.execute(f"COPY ({answer}) TO {literal(target)} (FORMAT parquet)")
     except duckdb.Error as error:

@@ -61,9 +61,8 @@ class MeltedSource(MemorySource):
         met = origin.kept()
         self._row = np.repeat(np.arange(len(rows)), len(answers))
         self._kept = None if met is None else met[self._row]
-        columns: dict[str, list[Any]] = {
-            name: [row[place] for row in rows for _ in answers] for place, name in enumerate(kept)
-        }
+        columns: dict[str, list[Any]] = {name: [row[place] for row in rows for _ in answers]
+                      for place, name in enumerate(kept)}  # fmt: skip
         columns["winner"] = [entry for row in rows for entry in row[len(kept) :]]
         columns["worker"] = [name for _ in rows for name in answers]
         super().__init__(columns, source=origin.source)
@@ -374,9 +373,8 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
 
 def _write_lines(path: str, records: Iterator[dict[str, Any]]) -> None:
     with open(path, "w", encoding="utf-8", errors="surrogatepass") as out:
-        out.writelines(
-            json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records
-        )
+        out.writelines(json.dumps(record, ensure_ascii=False, default=str) + "\n"
+                       for record in records)  # fmt: skip
 
 
 def _names(columns: Mapping[str, Sequence[Any]], added: Added) -> list[str]:
@@ -391,9 +389,8 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
     height = len(next(iter(columns.values())))
     rows = np.arange(height) if added.rows is None else added.rows
     numbers = {name: values.tolist() for name, values in added.numbers.items()}
-    labels = {
-        name: (codes.tolist(), texts.tolist()) for name, (codes, texts) in added.labels.items()
-    }
+    labels = {name: (codes.tolist(), texts.tolist())
+              for name, (codes, texts) in added.labels.items()}  # fmt: skip
     for place, row in enumerate(rows.tolist()):
         own = {name: values[row] for name, values in columns.items()}
         record = {added.renamed.get(name, name): value for name, value in own.items()}

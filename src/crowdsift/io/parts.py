@@ -96,10 +96,9 @@ def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, st
     if isinstance(pattern, str):
         parts = re.split(r"(\{\w+\}|\*)", pattern.replace(os.sep, "/").removeprefix("./"))
         groups = {"*": "[^/]*", "{worker}": "(?P<worker>.+?)"}
-        found = "".join(
-            groups.get(part) or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part))
-            for part in parts
-        )
+        found = "".join(groups.get(part)
+                        or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part))
+                        for part in parts)  # fmt: skip
         matches = [re.fullmatch(f"(?:.*/)?{found.removeprefix('/')}", path) for path in paths]
         return [match and match.groupdict() for match in matches]
     names = [path.removesuffix(".gz").rsplit(".", 1)[0].split("/") for path in paths]
@@ -420,9 +419,8 @@ def load_part(
     texts = [name for name in (*replies, *prompts) if name not in names]
     every = part.names if condition else (*names, *texts)  # a condition may name any column
     reading = scan_rows(part, dict.fromkeys(every), texts, late)
-    query = selected(
-        part, names, reading, replies=replies, prompts=prompts, condition=condition, late=late
-    )
+    query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition,
+                     late=late)  # fmt: skip
     if part.kind == "parquet":
         run(part, f"{into} {query}")
         return
@@ -437,9 +435,8 @@ def load_part(
         if _plainly(part, f"{into} {query}", run, counting.result):
             return
     copy = folder.file(".csv")
-    expected, part.broken = repair(
-        part.path, part.zipped, part.header, part.source, copy, skip_bad=skip_bad
-    )
+    expected, part.broken = repair(part.path, part.zipped, part.header, part.source, copy,
+                                   skip_bad=skip_bad)  # fmt: skip
     part.path, part.zipped = copy, False
     reading = scan_rows(part, names, longest=1 << 28)
     query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition)

@@ -538,9 +538,8 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
     column = plan.roles["winner"]
     labels, codes = table.entries(column, "winner")
     own_labels = match_labels(labels, items.tolist())
-    known = meanings(
-        labels, plan, values, any_words=plan.format.words or bool((own_labels < 0).all())
-    )
+    known = meanings(labels, plan, values, any_words=plan.format.words
+                     or bool((own_labels < 0).all()))  # fmt: skip
     words = np.array([_OUTCOME.get(word or "?", np.nan) for word in known], dtype=np.float32)
     named = words[codes]
     own = np.full(len(first), np.nan, dtype=np.float32)
@@ -588,9 +587,8 @@ def _neither(
     )
     more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
     texts = [str(answers.labels[code])[:20] for code in often[:4]]
-    mapped = ",".join(
-        f"{text}={'tie' if text.casefold() in TIE_WORDS else '...'}" for text in texts
-    )
+    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE_WORDS else '...'}"
+                      for text in texts)  # fmt: skip
     return table.fault(
         row, column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
@@ -644,9 +642,8 @@ def _mixed(*columns: NDArray[Any]) -> Hashes:
     """Hash each row of columns, of codes, hashes or float32."""
     result = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        result ^= (column.view(np.uint32) if column.dtype == np.float32 else column).astype(
-            np.uint64
-        )
+        result ^= (column.view(np.uint32) if column.dtype == np.float32
+                   else column).astype(np.uint64)  # fmt: skip
         result *= _ODD
         result ^= result >> np.uint64(29)
     return result
@@ -697,9 +694,8 @@ def _block(vote: Hashes, step: int) -> Repeats | None:
         varied = (np.diff(np.sort(views[part], axis=1), axis=1) != 0).sum(axis=1) + 1
         kept.append(part[2 * varied >= _MIN_REPEATED])
     begins = np.concatenate(kept)
-    change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(
-        begins + _MIN_REPEATED, minlength=len(vote) + 1
-    )
+    change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(begins + _MIN_REPEATED,
+                         minlength=len(vote) + 1)  # fmt: skip
     covered = np.cumsum(change)[:-1] > 0
     if not covered.any():
         return None

@@ -249,9 +249,8 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
             kinds = database.execute("DESCRIBE SELECT * FROM given").fetchall()
             text = {name: quoted(name) for name, kind, *_ in kinds if kind == "VARCHAR"}
             numbers = numeric_columns(database.execute, "given", text, condition)
-            shown = ", ".join(
-                f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}" for name in numbers
-            )
+            shown = ", ".join(f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}"
+                              for name in numbers)  # fmt: skip
             rows = f"(SELECT * REPLACE ({shown}) FROM given)" if numbers else "given"
             query = f"SELECT coalesce(({condition}\n)::BOOLEAN, false) AS kept FROM {rows}"
             return np.asarray(database.execute(query).fetchnumpy()["kept"], bool)

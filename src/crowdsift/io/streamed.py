@@ -119,9 +119,8 @@ class ParquetVotes(FileSource):
         self.refuse_copies()
         roles = [plan.roles.get(role, "") for role in ("winner", "loser", "worker")]
         self._names = roles
-        types = {
-            part.type_of(name) for part in self._parts if part.kind == "parquet" for name in roles
-        }
+        types = {part.type_of(name) for part in self._parts if part.kind == "parquet"
+                 for name in roles}  # fmt: skip
         return (plan.format is PLAIN and plan.layout is WINNER and "weight" not in plan.roles
                 and all(part.kind == "parquet" for part in self._parts)
                 and all(name in part.names for part in self._parts for name in roles)
@@ -244,9 +243,8 @@ def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -
             first, second, worker = (np.ascontiguousarray(rows[:, each]) for each in range(3))
             del rows
             worker -= np.uint32(begin)
-            made = collapse(
-                first, second, worker, None, None, None, n_items, end - begin, False, threads
-            )
+            made = collapse(first, second, worker, None, None, None, n_items, end - begin, False,
+                            threads)  # fmt: skip
             del first, second, worker
             for column, file in zip(made[:4], files.values(), strict=True):
                 column.tofile(file)

@@ -298,9 +298,8 @@ def repair(
         opened(path, zipped, source) as stream,
         _long_fields(),
     ):
-        writer = csv.writer(
-            out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n"
-        )
+        writer = csv.writer(out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL,
+                            lineterminator="\n")  # fmt: skip
         text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
         writer.writerow(f"f{place}" for place in range(len(header.names)))
         for record in _checked_records(text, header, source, broken if skip_bad else None):
@@ -387,9 +386,8 @@ def _explain_array(text: str, source: str, reason: str) -> InputError:
         return InputError(f"not JSON ({str(error)[:200]})", source=source)
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            return InputError(
-                "not an object; the list needs one object per vote", source=source, row=row
-            )
+            return InputError("not an object; the list needs one object per vote", source=source,
+                              row=row)  # fmt: skip
     return InputError(f"the file cannot be read as JSON: {reason}", source=source)
 
 

@@ -207,9 +207,8 @@ def cross_validate(
         except RequestError as error:
             if len(schemes) == 1:
                 raise
-            records += [
-                _left_out_record(model, scheme, None, None, f"not run: {error}") for model in models
-            ]
+            records += [_left_out_record(model, scheme, None, None, f"not run: {error}")
+                        for model in models]  # fmt: skip
             continue
         found: list[tuple[Model, LeftOut | None, float, str]] = []
         for model in models:

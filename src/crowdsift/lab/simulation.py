@@ -164,9 +164,8 @@ def simulate(
     workers = whole_number("workers", workers, 1)
     comparisons, seed = whole_number("comparisons", comparisons, 1), whole_number("seed", seed)
     known, reliability = _checked(model, reliability)
-    streams = (
-        np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(3)
-    )
+    streams = (np.random.Generator(np.random.PCG64(s))
+               for s in np.random.SeedSequence(seed).spawn(3))  # fmt: skip
     truth, design, votes = streams
     scores = truth.uniform(-3.0, 3.0, items)
     scores -= scores.mean()
@@ -199,9 +198,8 @@ def simulate(
         array.setflags(write=False)
     for votes_array in (first, second, outcome, worker):
         votes_array.setflags(write=False)
-    return Simulation(
-        model, seed, scores, worker_parameters, item_parameters, first, second, outcome, worker
-    )
+    return Simulation(model, seed, scores, worker_parameters, item_parameters, first, second,
+                      outcome, worker)  # fmt: skip
 
 
 def _checked(

@@ -58,9 +58,8 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
     rng = np.random.Generator(np.random.PCG64(seed))
     votes = with_sides(votes, rng)
     each = max(int(votes.total_weight / votes.n_workers), 1)
-    rows = rng.choice(
-        len(votes), size=spammers * each, p=votes.weight / votes.weight.sum(dtype=np.float64)
-    )
+    rows = rng.choice(len(votes), size=spammers * each,
+                      p=votes.weight / votes.weight.sum(dtype=np.float64))  # fmt: skip
     kinds = _kinds(kind, spammers)
     outcome = votes.outcome[rows]
     by_row = np.repeat(kinds, each)

@@ -82,9 +82,8 @@ class BoraEM(BoltzmannModel):
         self, engine: Engine, progress: Progress | None = None, start: Start | None = None
     ) -> Estimate:
         """EM from scores 0; standard deviations from the curvature at the end."""
-        rule = StoppingRule(
-            "change of the mean log-likelihood", self.tolerance, self.most_iterations, progress
-        )
+        rule = StoppingRule("change of the mean log-likelihood", self.tolerance,
+                            self.most_iterations, progress)  # fmt: skip
         facts = engine.facts
         slopes = np.full(facts.n_workers, self.start_reliability)
         if start is not None and start.workers is not None:

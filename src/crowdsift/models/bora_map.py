@@ -145,9 +145,8 @@ class BoraMAP(BoltzmannModel):
         return mirror(self, estimate) if _log_odds(estimate) < 0.0 else estimate
 
     def _rule(self, progress: Progress | None) -> StoppingRule:
-        return StoppingRule(
-            "largest step of a score", self.tolerance, self.most_iterations, progress
-        )
+        return StoppingRule("largest step of a score", self.tolerance, self.most_iterations,
+                            progress)  # fmt: skip
 
     def _estimate(
         self, engine: Engine, found: Vector, at: Profile, trace: list[float], rule: StoppingRule

@@ -71,9 +71,8 @@ class BradleyTerry(Model):
     ) -> Estimate:
         """Newton steps; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
-        rule = StoppingRule(
-            "largest step of a score", self.tolerance, self.most_iterations, progress
-        )
+        rule = StoppingRule("largest step of a score", self.tolerance, self.most_iterations,
+                            progress)  # fmt: skip
         first = objective.first_scores() if start is None else start.scores
         scores, trace = minimise(objective, first, rule, objective.largest_step)
         value, precision = objective.profile(scores).value, None

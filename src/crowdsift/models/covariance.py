@@ -47,9 +47,8 @@ class ScorePrecision:
     @cached_property
     def covariance(self) -> ComponentCovariance:
         """Covariances of the scores about the means of their components, the small ones."""
-        return ComponentCovariance(
-            self.component, self.low, self.high, self.weight, self.shift, self.size
-        )
+        return ComponentCovariance(self.component, self.low, self.high, self.weight, self.shift,
+                                   self.size)  # fmt: skip
 
 
 MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second

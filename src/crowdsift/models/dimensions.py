@@ -74,9 +74,8 @@ class DimensionEstimate:
             "weight_covariance": (self.covariance + self.mean_covariance)[None],
             "distinct": np.full(1, 0.5), "component_size": np.full(1, len(self.positions) + 1),
         }  # fmt: skip
-        joined: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), row]) for name, row in more.items()
-        }
+        joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), row])
+                     for name, row in more.items()}  # fmt: skip
         return replace(self, **joined)
 
     def mirrored(self) -> DimensionEstimate:

@@ -70,9 +70,8 @@ class LikelihoodModel(Model):
             engine, self.likelihood, self.penalty, self.start(engine.facts.n_features),
             self.bounds, self.truthful,
         )  # fmt: skip
-        rule = StoppingRule(
-            "largest entry of the gradient", self.tolerance, self.most_iterations, progress
-        )
+        rule = StoppingRule("largest entry of the gradient", self.tolerance, self.most_iterations,
+                            progress)  # fmt: skip
         if start is None or start.workers is None:
             first = np.zeros(engine.facts.n_items)
             scores, trace = minimise_eliminated(objective, first, rule, self.stages)

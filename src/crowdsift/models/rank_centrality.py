@@ -70,9 +70,8 @@ class RankCentrality(Model):
         rows = 0.5 * (k - 1) - margins.multiply(np.ones(k))
         largest = rows.max()
         pi = np.full(k, 1.0 / k) if start is None else np.exp(start.scores)
-        rule = StoppingRule(
-            "largest relative change", self.tolerance, self.most_iterations, progress
-        )
+        rule = StoppingRule("largest relative change", self.tolerance, self.most_iterations,
+                            progress)  # fmt: skip
         rule.iterate = lambda: {"scores": np.log(pi)}
         while True:
             arrives = 0.5 * (pi.sum() - pi) + margins.multiply(pi)

@@ -91,7 +91,6 @@ def _cumulants(
     mean = (tilted * value).sum(axis=1)
     square = (tilted * value**2).sum(axis=1)
     parts = (np.log(mass) + shift)[:, 0], mean, square - mean**2
-    total, slope, curvature = (
-        np.bincount(member, each, len(t)).astype(np.float64) for each in parts
-    )
+    total, slope, curvature = (np.bincount(member, each, len(t)).astype(np.float64)
+                               for each in parts)  # fmt: skip
     return total, slope, curvature

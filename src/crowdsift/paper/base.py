@@ -125,9 +125,8 @@ def judged(
 
     plain, either = measure(scores, truth), measure_up_to_sign(scores, truth)
     values = [getattr(found, name) for found in (plain, either) for name in METRICS]
-    figures = {
-        name: None if isnan(value) else value for name, value in zip(FIGURES, values, strict=True)
-    }
+    figures = {name: None if isnan(value) else value
+               for name, value in zip(FIGURES, values, strict=True)}  # fmt: skip
     return {
         "setting": dict(setting), "method": method, "figures": figures, "seconds": seconds,
         "note": note,

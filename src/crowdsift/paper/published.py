@@ -29,9 +29,8 @@ class Published:
     def __init__(self, table: str, columns: Sequence[str], data: Path | None) -> None:
         rows = datasets.published(table, data)
         self.there = rows is not None
-        self._rows = {
-            (tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows or []
-        }
+        self._rows = {(tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows
+                      or []}  # fmt: skip
 
     def figure(self, key: Key, method: str, metric: str) -> tuple[float, float] | None:
         """Mean and standard deviation (NaN where none was published)."""

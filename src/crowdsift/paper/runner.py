@@ -47,9 +47,8 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
     if progress is not None:
         progress(0.0, total, 0, len(left))
     with _one_thread_each():
-        pool = ProcessPoolExecutor(
-            min(jobs, len(left)), mp_context=get_context("spawn"), initializer=_start_worker
-        )
+        pool = ProcessPoolExecutor(min(jobs, len(left)), mp_context=get_context("spawn"),
+                                   initializer=_start_worker)  # fmt: skip
         try:
             tasks = {
                 pool.submit(_work, type(experiment), experiment.options, setting, methods): share

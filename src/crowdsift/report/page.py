@@ -267,9 +267,8 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
     found: dict[str, Any] = {name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
                 for name, (write, names) in columns.items() if names[0] in table}  # fmt: skip
     limits = [table[name][:FIRST_ROWS] for name in ("lower", "upper")]
-    found["ends"] = [
-        interval_text(low, high, digits, nothing) for low, high in zip(*limits, strict=True)
-    ]
+    found["ends"] = [interval_text(low, high, digits, nothing)
+          for low, high in zip(*limits, strict=True)]  # fmt: skip
     rows = zip(table[value][:FIRST_ROWS], *limits, strict=True)
     found["bars"] = [[] if at is None else bar(at, low, high, scale) for at, low, high in rows]
     inside = scale[0] < level < scale[1]
@@ -320,9 +319,8 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
     result["why_text"] = ["; ".join(SHORT[code].format(*given) for code, *given in why)
            for why in result["why"][:FIRST_ROWS]]  # fmt: skip
     result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
-    result["scale"] = value_range(
-        table["reliability"], table["lower"], table["upper"], population.level
-    )
+    result["scale"] = value_range(table["reliability"], table["lower"], table["upper"],
+           population.level)  # fmt: skip
     result["level"] = population.level
     return result
 

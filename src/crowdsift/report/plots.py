@@ -186,9 +186,8 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_population(fit, votes).flagged
-    found = fit_without(
-        votes, refit_model(fit), flagged, scores, mirror=has_gold(fit), resources=Resources.of(fit)
-    )
+    found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit),
+                        resources=Resources.of(fit))  # fmt: skip
     if isinstance(found, str):
         raise RequestError(found)
     shown = slopes(fit, code, found, top, top)

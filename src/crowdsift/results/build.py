@@ -206,9 +206,8 @@ def item_table(fitted: FitBuilder) -> Table:
     best = worst = np.full(votes.n_items, np.nan)
     if sd is not None:
         blocks = () if estimate.covariance is None else estimate.covariance.blocks
-        found = rank_limits(
-            estimate.scores, sd, blocks, fitted.component, fitted.seed, fitted.level
-        )
+        found = rank_limits(estimate.scores, sd, blocks, fitted.component, fitted.seed,
+                            fitted.level)  # fmt: skip
         known = (count > 0) & np.isfinite(sd)
         best, worst = (np.where(known, limit, np.nan) for limit in found)
     columns: dict[str, NDArray[Any]] = {
@@ -247,14 +246,12 @@ def worker_table(fitted: FitBuilder) -> Table:
     lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
     if result.one_sided is not None:  # votes that ignore the items hold nothing about reliability
         lower, upper = (np.where(result.one_sided > 0.5, np.nan, end) for end in (lower, upper))
-    table = Table(
-        {
-            "worker": votes.workers[:m], "reliability": reliability, "lower": lower, "upper": upper,
-            "side_bias": side, "side_lower": side_lower, "side_upper": side_upper,
-            "comparisons": whole(fitted.votes.loads[:m]),
-            "agreement": agreement(fitted)[:m] if m else nothing,
-        }
-    )  # fmt: skip
+    table = Table({
+        "worker": votes.workers[:m], "reliability": reliability, "lower": lower, "upper": upper,
+        "side_bias": side, "side_lower": side_lower, "side_upper": side_upper,
+        "comparisons": whole(fitted.votes.loads[:m]),
+        "agreement": agreement(fitted)[:m] if m else nothing,
+    })  # fmt: skip
     left_share, decided = side_shares(votes, m)
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]
@@ -325,9 +322,8 @@ def _judged(
     above, sided = _above_random(result, intervals, fitted.level), np.zeros(count)
     columns: dict[str, NDArray[Any]] = {
         "verdict": np.full(count, "undecided", dtype=object),
-        "suggestion": np.full(count, "pay", dtype=object),
-        "p_above_random": above,
-    }
+        "suggestion": np.full(count, "pay", dtype=object), "p_above_random": above,
+    }  # fmt: skip
     found = fitted.estimate.dimensions
     if evidence is None or typical is None:
         evidence, typical, masses = _by_votes(fitted)
@@ -339,9 +335,8 @@ def _judged(
         if result.one_sided is not None:
             sided = columns["p_ignores_items"] = np.minimum(result.one_sided, 1.0)
         if found is None:
-            adversarial, random, reliable = shares(
-                quantile_distribution(result.quantiles - level), typical
-            )
+            adversarial, random, reliable = shares(quantile_distribution(result.quantiles - level),
+                typical)  # fmt: skip
         else:  # a reliability of 0 is no sign of random votes in other dimensions
             if not found.has_common:  # then a mirrored worker is as good as any other
                 evidence = np.column_stack([np.full(count, -np.inf), evidence[:, 1:]])

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Backend
 
 _PRINTED = 5  # items
-_WHERE_NEXT = (
-    "See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)"
-)
+_WHERE_NEXT = ("See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), "
+               ".report(FILE)")  # fmt: skip
 
 
 class Frames(NamedTuple):
@@ -274,10 +273,8 @@ class Fit:
         if "votes" not in s:
             return f"Fit({self.method}: {self.item_table.height} items over all contexts)"
         how = "converged in" if self.converged else "NOT converged after"
-        return (
-            f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} votes; "
-            f"{how} {s['iterations']} iterations)"
-        )
+        return (f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} "
+                f"votes; {how} {s['iterations']} iterations)")  # fmt: skip
 
     def predict(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
@@ -505,11 +502,9 @@ class Fit:
         >>> sorted(crowdsift.fit(votes, method="bt").to_json())
         ['items', 'summary', 'workers']
         """
-        result = {
-            "summary": dict(self.summary),
-            "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
-            "workers": _json_labels(self.worker_table.records(), "worker"),
-        }
+        result = {"summary": dict(self.summary),
+                  "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
+                  "workers": _json_labels(self.worker_table.records(), "worker")}  # fmt: skip
         if (whole := self.overall_ranking) is not None:
             result["overall"] = _json_labels(whole.shown_items.records(), "item")
         return result
@@ -742,17 +737,14 @@ class Fit:
         0.006
         """
         found = replace(self, backend=None).statistics(**options)
-        items, workers = (
-            {name: each[name] + 0 for name in each if name not in ("item", "worker")}
-            for each in (found.items, found.workers)
-        )
+        items, workers = ({name: each[name] + 0 for name in each if name not in ("item", "worker")}
+                          for each in (found.items, found.workers))  # fmt: skip
         return replace(
-            self,
-            item_table=Table({**self.item_table, **items}),
+            self, item_table=Table({**self.item_table, **items}),
             shown=None if self.shown is None else Table({**self.shown, **items}),
             worker_table=Table({**self.worker_table, **workers}),
             summary={**self.summary, "statistics": found.to_json()},
-        )
+        )  # fmt: skip
 
     def score(self, items: Any) -> Any:
         """Scores of items by their features alone, also of such that nobody compared.
@@ -839,15 +831,10 @@ class Fit:
         return updated(self, votes, options)
 
     def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        votes: Comparisons | None = None,
-        title: str | None = None,
-        command: str | None = None,
-        refit: bool | None = None,
+        self, path: str | os.PathLike[str] | None = None, *, votes: Comparisons | None = None,
+        title: str | None = None, command: str | None = None, refit: bool | None = None,
         threads: int | None = None,
-    ) -> Report:
+    ) -> Report:  # fmt: skip
         """One HTML page, complete in itself, for people who decide by this fit.
 
         Parameters

@@ -104,17 +104,15 @@ def _votes(
     """Return the votes with pseudonyms, sorted by them."""
     worker = code[votes.worker_codes()]
     order, intake = np.argsort(worker, kind="stable"), votes.intake
-    columns = {
-        name: getattr(votes, name)[order] for name in ("first", "second", "outcome", "weight")
-    }
+    columns = {name: getattr(votes, name)[order]
+               for name in ("first", "second", "outcome", "weight")}  # fmt: skip
     counts = np.bincount(worker, minlength=len(names))
     if intake is not None:
         seconds = {names[place]: intake.work_seconds[label]
                    for label, place in zip(votes.workers, code, strict=True)
                    if label in intake.work_seconds}  # fmt: skip
-        intake = replace(
-            intake, notes=tuple(_notes(intake.notes, votes.workers)), work_seconds=seconds
-        )
+        intake = replace(intake, notes=tuple(_notes(intake.notes, votes.workers)),
+                         work_seconds=seconds)  # fmt: skip
     return replace(
         votes, **columns, workers=names, offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
         features=None if votes.features is None else votes.features[order], intake=intake,

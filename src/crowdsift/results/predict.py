@@ -61,9 +61,8 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     known = places_of(fit.worker_table["worker"])
     padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for unseen items
     place = places_of(fit.labels)
-    a, b = (
-        np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,)) for side in (one, two)
-    )
+    a, b = (np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,))
+            for side in (one, two))  # fmt: skip
     if unknown == "error":
         _refuse_across(fit, a, b)
     codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
@@ -173,9 +172,8 @@ def _by_crowd(
     for begin in range(0, len(nobody), size):
         rows = nobody[begin : begin + size]
         shifted, offset = _shifted(known, query, rows[:, None], workers, some)
-        parts = model.outcome_probabilities(
-            query.difference[rows, None, None], *shifted, offset=offset
-        )
+        parts = model.outcome_probabilities(query.difference[rows, None, None], *shifted,
+                                            offset=offset)  # fmt: skip
         result[:, rows] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
 
 
@@ -228,9 +226,8 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
     """Rows of the item table, differences of scores and their sd, of items that have votes."""
     place = places_of(fit.labels)
     try:
-        one, two = (
-            np.array([place[key] for key in keys_of(as_list(side))]) for side in (first, second)
-        )
+        one, two = (np.array([place[key] for key in keys_of(as_list(side))])
+                    for side in (first, second))  # fmt: skip
         one, two = np.broadcast_arrays(one, two)
     except KeyError as error:
         (key,) = error.args

@@ -88,9 +88,8 @@ def _drawn_limits(
 ) -> tuple[NDArray[np.int64], ...]:
     """Limits of ranks in components of one size, from samples: the same noise for each of them."""
     n, k = scores.shape
-    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal(
-        (_SAMPLES // 2, k), dtype=np.float32
-    )
+    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k),
+                                dtype=np.float32)  # fmt: skip
     places = _places(2 * len(noise), level)
     low, high = np.empty((n, k), np.int64), np.empty((n, k), np.int64)
     step = max(_NUMBERS // (len(noise) * k), 1)

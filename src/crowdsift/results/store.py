@@ -94,15 +94,10 @@ _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
 _READERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "bool": lambda text: text == "True",
-    "NoneType": lambda _: None,
-    "date": date.fromisoformat,
-    "datetime": datetime.fromisoformat,
-    "Timestamp": datetime.fromisoformat,
-    "Decimal": Decimal,
-}
+    "int": int, "float": float, "bool": lambda text: text == "True", "NoneType": lambda _: None,
+    "date": date.fromisoformat, "datetime": datetime.fromisoformat,
+    "Timestamp": datetime.fromisoformat, "Decimal": Decimal,
+}  # fmt: skip
 _TEXT_COLUMNS = {"panel", "verdict", "suggestion", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
@@ -111,19 +106,15 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
     names = (*fit.context_columns, "item")
     record = {
-        **fit.summary,
-        "warning_kinds": [each.kind.value for each in fit.diagnostics],
-        "parameters": fit.parameters,
-        "trace": list(fit.trace),
+        **fit.summary, "warning_kinds": [each.kind.value for each in fit.diagnostics],
+        "parameters": fit.parameters, "trace": list(fit.trace),
         "label_types": {
             "items": {name: _label_types(fit.item_table[name]) for name in names},
             "workers": {"worker": _label_types(fit.worker_table["worker"])},
         },
-    }
-    files = {
-        _ITEMS: with_own_scale(fit).to_csv().encode(),
-        _WORKERS: with_reasons(fit).to_csv().encode(),
-    }
+    }  # fmt: skip
+    files = {_ITEMS: with_own_scale(fit).to_csv().encode(),
+             _WORKERS: with_reasons(fit).to_csv().encode()}  # fmt: skip
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         files[_DECISIONS] = decisions(fit).to_csv().encode()
     if fit.population is not None:  # a later fit starts there
@@ -151,15 +142,7 @@ def require_target(directory: str | os.PathLike[str]) -> None:
 
 
 def fingerprint(votes: Comparisons) -> str:
-    """Return a text that is equal for equal votes, in any file and order.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> one, two = (Comparisons.from_arrays(x, y) for x, y in ((["a"], ["b"]), (["b"], ["a"])))
-    >>> fingerprint(one) == fingerprint(one), fingerprint(one) == fingerprint(two)
-    (True, False)
-    """
+    """Return a text that is equal for equal votes, in any file and order."""
     result = hashlib.sha256()
     for labels in (votes.items, votes.workers):
         result.update("\0".join(map(repr, labels.tolist())).encode("utf-8", "surrogatepass"))
@@ -199,21 +182,14 @@ def _loaded(saved: RecordedFolder) -> Fit:
         population = _population(saved)
         details, overall = record.pop("kept"), _overall(saved, record)
         fit = Fit(
-            items,
-            workers,
-            summary=record,
-            parameters=parameters,
-            trace=tuple(trace),
-            diagnostics=_diagnostics(record),
-            population=population,
+            items, workers, summary=record, parameters=parameters, trace=tuple(trace),
+            diagnostics=_diagnostics(record), population=population,
             sites=_sites(saved, population, items, workers),
             coefficients=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
             panel_biases=_repeated(saved, PANEL_BIAS, "item", types["items"]),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
-            overall_ranking=overall,
-            shown=shown,
-            folder=str(saved.folder),
-        )
+            overall_ranking=overall, shown=shown, folder=str(saved.folder),
+        )  # fmt: skip
         return _with_kept(saved, details, fit)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError,
             RecursionError, CrowdsiftError) as error:  # fmt: skip
@@ -277,12 +253,9 @@ def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
         return saved.read(name) if saved.has(name) else None
 
     return replace(
-        fit,
-        posterior=posterior_of(read, details, fit),
-        votes=kept_votes(read, details, fit),
-        gold=kept_gold(read, fit),
-        taken=tuple(map(str, details.get("taken", ()))),
-    )
+        fit, posterior=posterior_of(read, details, fit), votes=kept_votes(read, details, fit),
+        gold=kept_gold(read, fit), taken=tuple(map(str, details.get("taken", ()))),
+    )  # fmt: skip
 
 
 def _without_reasons(table: Table) -> Table:
@@ -355,9 +328,8 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
         if name in types:
             kinds = types[name] if len(types[name]) > 1 else types[name] * len(texts)
             parsed[name] = np.empty(len(texts), dtype=object)
-            parsed[name][:] = [
-                _READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)
-            ]
+            parsed[name][:] = [_READERS.get(k, str)(text)
+                   for k, text in zip(kinds, texts, strict=True)]  # fmt: skip
         else:
             parsed[name] = _parsed(name, texts)
     return Table(parsed)
@@ -480,10 +452,8 @@ def _object(_needed: str = "", **checks: Check) -> Check:
     """Accept an object with these entries, where present, and all those that are needed."""
 
     def check(value: Any) -> bool:
-        return isinstance(value, dict) and all(
-            checks[name](value[name]) if name in value else name not in _needed.split()
-            for name in checks
-        )
+        return isinstance(value, dict) and all(checks[name](value[name]) if name in value
+                          else name not in _needed.split() for name in checks)  # fmt: skip
 
     return check
 
@@ -495,18 +465,11 @@ _NEEDED = (
     "scale", "seed", "warnings", "parameters", "trace", "label_types", "kept", "warning_kinds",
 )  # fmt: skip
 _RANKING: dict[str, Check] = {
-    "method": _text,
-    "version": _text,
-    "components": _whole(1),
-    "converged": _truth,
+    "method": _text, "version": _text, "components": _whole(1), "converged": _truth,
     "level": lambda value: _number(0.5, 1.0)(value) and 0.5 < value < 1.0,
-    "scale": _one_of(*SCALES),
-    "scale_factor": _number(0.0),
-    "anchor": _values(_ANY),
-    "seed": _COUNT,
-    "typical_reliability": _maybe(_ANY),
-    "warnings": _list(_text),
-}
+    "scale": _one_of(*SCALES), "scale_factor": _number(0.0), "anchor": _values(_ANY),
+    "seed": _COUNT, "typical_reliability": _maybe(_ANY), "warnings": _list(_text),
+}  # fmt: skip
 _KINDS: dict[str, Check] = {
     **_RANKING,
     "parameters": _PARAMETERS,
@@ -688,11 +651,9 @@ def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[s
     """Return the files of positions and weights, and what the record says of the crowd."""
     square = (-1, found.count**2)
     flat = (
-        ("position", found.positions),
-        ("covariance", found.position_covariance.reshape(square)),
-        ("weight", found.weights),
-        ("covariance", found.weight_covariance.reshape(square)),
-    )
+        ("position", found.positions), ("covariance", found.position_covariance.reshape(square)),
+        ("weight", found.weights), ("covariance", found.weight_covariance.reshape(square)),
+    )  # fmt: skip
     columns = [{f"{name}{i:03d}": each for i, each in enumerate(rows.T)} for name, rows in flat]
     places = {**columns[0], **columns[1], "component_size": found.component_size}
     weights = {**columns[2], **columns[3], "distinct": found.distinct}
@@ -744,28 +705,18 @@ def kept_votes(
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
     votes = Comparisons.from_codes(
-        columns["first"],
-        columns["second"],
-        worker=columns["worker"] if named else None,
-        outcome=columns["outcome"],
-        weight=columns["weight"],
-        items=_in_order(fit)[0],
-        workers=workers,
-        sides_known=bool(about["sides_known"]),
-        by=fit.by,
-        source=str(about["source"]),
-        summed=True,
-    )
+        columns["first"], columns["second"], worker=columns["worker"] if named else None,
+        outcome=columns["outcome"], weight=columns["weight"], items=_in_order(fit)[0],
+        workers=workers, sides_known=bool(about["sides_known"]), by=fit.by,
+        source=str(about["source"]), summed=True,
+    )  # fmt: skip
     reading = ReadOptions.of(about.get("reading") or {}, None).remembered()
     intake = fit.summary.get("intake")
     return replace(
-        votes,
-        intake=None if intake is None else Intake.from_json(intake),
-        reading=reading,
+        votes, intake=None if intake is None else Intake.from_json(intake), reading=reading,
         row_ids=parquet_columns(ids)["id"] if ids else None,
-        choices=_read_choices(chosen, votes) if chosen else None,
-        panels=_panels(fit),
-    )
+        choices=_read_choices(chosen, votes) if chosen else None, panels=_panels(fit),
+    )  # fmt: skip
 
 
 def _panels(fit: Fit) -> Panels | None:
@@ -804,9 +755,8 @@ def _read_choices(content: bytes, votes: Comparisons) -> Choices:
     if not (sound and (np.isfinite(weight) & (weight > 0.0)).all()):
         raise ValueError(f"{CHOICES} names choices that the votes do not have")
     tied = columns["tied"].astype(bool)
-    return Choices(
-        plus, minus, tied, np.append(starts, len(choice)), worker[starts], weight[starts]
-    )
+    return Choices(plus, minus, tied, np.append(starts, len(choice)), worker[starts],
+                   weight[starts])  # fmt: skip
 
 
 def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | None:
@@ -875,11 +825,8 @@ def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray
 
 
 def _point_columns(points: WorkerPoints) -> dict[str, NDArray[np.float32]]:
-    return {
-        key: column
-        for name, rows in points._asdict().items()
-        for key, column in _split(name, rows).items()
-    }
+    return {key: column for name, rows in points._asdict().items()
+            for key, column in _split(name, rows).items()}  # fmt: skip
 
 
 def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | None:

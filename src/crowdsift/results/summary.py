@@ -67,46 +67,27 @@ def summary(
     votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
     rule, sign, stated = estimate.rule, fitted.sign, fitted.stated_sign
     return {
-        "method": fitted.model.name,
-        "version": __version__,
-        "items": votes.n_items,
-        "workers": votes.n_workers if votes.has_workers else 0,
-        "comparisons": len(votes),
-        "votes": votes.total_weight,
-        "components": int(fitted.component.max()) + 1,
+        "method": fitted.model.name, "version": __version__, "items": votes.n_items,
+        "workers": votes.n_workers if votes.has_workers else 0, "comparisons": len(votes),
+        "votes": votes.total_weight, "components": int(fitted.component.max()) + 1,
         "by": list(votes.by) if isinstance(votes.by, tuple) else votes.by or None,
-        "sides_known": votes.sides_known,
-        "workers_hidden": votes.reading.get("hide_workers"),
+        "sides_known": votes.sides_known, "workers_hidden": votes.reading.get("hide_workers"),
         "intake": None if votes.intake is None else votes.intake.to_json(),
-        "converged": rule.converged,
-        "measure": rule.measure,
-        "iterations": rule.iterations,
-        "passes": round(passes, 2),
-        "log_likelihood": estimate.log_likelihood,
+        "converged": rule.converged, "measure": rule.measure, "iterations": rule.iterations,
+        "passes": round(passes, 2), "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
-        "evidence": estimate.evidence,
-        "tie_rate": fitted.tie_rates[1],
-        **estimate.details,
-        **crowd_side(fitted),
-        **feature_summary(fitted),
-        **covariate_summary(fitted),
-        **_dimensions(fitted),
-        **_panels(fitted),
-        "seconds": round(seconds, 6),
+        "evidence": estimate.evidence, "tie_rate": fitted.tie_rates[1], **estimate.details,
+        **crowd_side(fitted), **feature_summary(fitted), **covariate_summary(fitted),
+        **_dimensions(fitted), **_panels(fitted), "seconds": round(seconds, 6),
         "sign_margin": None if sign is None else sign.margin,
         "sign_probability": None if stated is None else stated.probability,
-        "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
-        "gold_needed": needed,
+        "sign_unsettled": any(each.kind is Kind.SIGN for each in found), "gold_needed": needed,
         "gold_pairs": None if fitted.known is None else len(fitted.known),
         "gold_agree": None if gold is None else gold.agree,
-        "gold_disagree": None if gold is None else gold.disagree,
-        "level": fitted.level,
-        "scale": "standard",
-        "seed": fitted.seed,
-        "engine": fitted.engine[0],
-        "engine_reason": fitted.engine[1],
-        "warnings": [each.message for each in found],
-    }
+        "gold_disagree": None if gold is None else gold.disagree, "level": fitted.level,
+        "scale": "standard", "seed": fitted.seed, "engine": fitted.engine[0],
+        "engine_reason": fitted.engine[1], "warnings": [each.message for each in found],
+    }  # fmt: skip
 
 
 def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
@@ -124,11 +105,9 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
         return [*found, no_information_diagnostic(votes.n_workers), *_unconverged(fitted)], None
-    found += [
-        *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
-        *island_diagnostics(int(fitted.component.max()) + 1, contexts),
-        *one_way_diagnostics(votes.items, fitted.counted.flags),
-    ]
+    found += [*(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
+              *island_diagnostics(int(fitted.component.max()) + 1, contexts),
+              *one_way_diagnostics(votes.items, fitted.counted.flags)]  # fmt: skip
     dimensions, nowhere = estimate.dimensions, []
     if dimensions is not None and dimensions.direction == "common" and not dimensions.has_common:
         from crowdsift.results.dimensions import NO_COMMON
@@ -172,9 +151,8 @@ def _order_right(fitted: FitBuilder) -> float:
     """Return the probability, or the share of votes, that orders pairs rightly up to the sign."""
     estimate = fitted.estimate
     if fitted.score_sd is not None:
-        return order_probability(
-            estimate.scores, estimate.difference_variance, fitted.component, fitted.seed
-        )
+        return order_probability(estimate.scores, estimate.difference_variance, fitted.component,
+                                 fitted.seed)  # fmt: skip
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)
@@ -210,18 +188,15 @@ def gold_to_check(reliability: float) -> int:
 def gold_sentence(s: Mapping[str, Any]) -> str:
     """Return what is known of errors that workers share; empty where nothing is said."""
     if s.get("gold_to_check"):
-        return (
-            "Errors that most workers share cannot be seen from votes alone: about "
-            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
-            f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order."
-        )
+        return ("Errors that most workers share cannot be seen from votes alone: about "
+                f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
+                f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order.")  # fmt: skip
     total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
     if s.get("method") != "sift" or not total:
         return ""
-    return (
-        f"Probabilities are about the order that the gold pairs follow: of {many(total, 'pair')} "
-        f"left out of the fit {count(s['gold_agree'])} came out in the right order."
-    )
+    return ("Probabilities are about the order that the gold pairs follow: of "
+            f"{many(total, 'pair')} left out of the fit {count(s['gold_agree'])} came out in the "
+            "right order.")  # fmt: skip
 
 
 def separation_of(table: Table, method: str, level: float) -> Separation | None:
@@ -253,62 +228,46 @@ def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnosti
     """Report items that form more unconnected groups than there are contexts."""
     if n_components <= n_contexts:
         return []
-    message = (
-        f"the items fall into {n_components} groups without a comparison between them; "
-        "scores and ranks are comparable only within a group (column component)"
-    )
+    message = (f"the items fall into {n_components} groups without a comparison between them; "
+        "scores and ranks are comparable only within a group (column component)")  # fmt: skip
     return [Diagnostic(Kind.ISLANDS, message)]
 
 
 def no_information_diagnostic(workers: int) -> Diagnostic:
     """Report that no item is in two votes, so that no vote can be compared with another."""
-    return Diagnostic(
-        Kind.INFORMATION,
+    return Diagnostic(Kind.INFORMATION,
         "no item is in two votes: every score only repeats its vote, and nothing can be learned "
-        f"about the workers. {advice_to_repeat_pairs(workers)}",
-    )
+        f"about the workers. {advice_to_repeat_pairs(workers)}")  # fmt: skip
 
 
 def advice_to_repeat_pairs(workers: int) -> str:
-    """How many pairs, judged again by another worker, would be informative about workers.
-
-    Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and
-    d ~ N(0, 2); two who click at random on every second one. A pair distinguishes
-    the two by the Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as
-    enough. A pair judged by two workers is evidence about both.
-    """
+    """How many pairs, judged again by another worker, would be informative about workers."""
+    # Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and d ~
+    # N(0, 2); two who click at random on every second one. A pair distinguishes the two by the
+    # Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as enough. A pair
+    # judged by two workers is evidence about both.
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     p = sigmoid(_TYPICAL * np.sqrt(2.0) * nodes)
     q = float((p**2 + (1.0 - p) ** 2) @ weights / weights.sum())
     nats = q * log(2.0 * q) + (1.0 - q) * log(2.0 * (1.0 - q))
     pairs = ceil(3.0 / nats)
-    return (
-        f"About {pairs:,} pairs judged again by another worker would show whether workers agree "
-        f"at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is reliable "
-        "(crowdsift next --reask)"
-    )
+    return (f"About {pairs:,} pairs judged again by another worker would show whether workers "
+            f"agree at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is "
+            "reliable (crowdsift next --reask)")  # fmt: skip
 
 
 def one_way_diagnostics(
     labels: NDArray[np.object_], flags: NDArray[np.object_]
 ) -> list[Diagnostic]:
-    """Which items only won, and which only lost.
-
-    Examples
-    --------
-    >>> flags = np.array(["only won", ""], object)
-    >>> print(*one_way_diagnostics(np.array(["a", "b"], object), flags))
-    1 item only won: a; the votes set no upper limit to its score, only the prior does
-    """
+    """Which items only won, and which only lost."""
     diagnostics = []
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
         if len(found):
             many = len(found) > 1
-            message = (
-                f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
-                f"no {side} limit to {'their scores' if many else 'its score'}, only the prior does"
-            )
+            message = (f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the "
+                       f"votes set no {side} limit to {'their scores' if many else 'its score'}, "
+                       "only the prior does")  # fmt: skip
             diagnostics.append(Diagnostic(Kind.ONE_WAY, message))
     return diagnostics
 
@@ -324,11 +283,9 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
         else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would "
         "settle it"
     )
-    message = (
-        f"which end of the scores is up is not settled: of the informative workers "
-        f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so that it "
-        f"is right with {_share(sign.probability)}; {cure}"
-    )
+    message = ("which end of the scores is up is not settled: of the informative workers "
+               f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so "
+               f"that it is right with {_share(sign.probability)}; {cure}")  # fmt: skip
     return [Diagnostic(Kind.SIGN, message)], needed
 
 
@@ -382,20 +339,10 @@ _STEPS = 20
 
 
 def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
-    """Return the lean γ of the crowd to the left on the logit scale, with its 90 % interval.
-
-    From the method where it has one; else the maximum of the likelihood of the decided votes,
-    P(left) = σ(βd + γ), with scores and reliabilities as estimated, under a prior N(0, 1). All
-    None where sides are not known.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = {"left": ["a", "b"] * 50, "right": ["b", "a"] * 50, "winner": ["left"] * 100}
-    >>> result = crowdsift.fit(votes, "bt", workers=False).summary
-    >>> result["crowd_side_lower"] < result["crowd_side"] < result["crowd_side_upper"]
-    True
-    """
+    """Return the lean γ of the crowd to the left on the logit scale, with its 90 % interval."""
+    # From the method where it has one; else the maximum of the likelihood of the decided votes,
+    # P(left) = σ(βd + γ), with scores and reliabilities as estimated, under a prior N(0, 1). All
+    # None where sides are not known.
     names = ("crowd_side", "crowd_side_lower", "crowd_side_upper")
     found = _found(fitted)
     if found is None:

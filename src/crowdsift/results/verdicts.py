@@ -67,20 +67,8 @@ def words_of(
     says at the level of the table and at 90 %, and the agreement with others must not be on the
     other side of one half. Nobody is accused who is useful with a probability above 10 %.
 
-    - `one-sided`, which is checked first: at least three of four decided votes went to one side,
-      and either the side explains the votes 3 nats better than any other class, or the worker's
-      side bias leaves less than half of the information (see `side_information`).
-    - `adversarial`: the interval is below 0, and adversarial types explain the votes 3 nats
-      better than informative ones, and better than random ones.
-    - `random`: the interval holds 0 and lies within half the typical reliability on both sides,
-      and random types explain the votes 3 nats better than informative ones.
-    - `weak`: the interval is above 0, and either its upper limit is below half the typical
-      reliability, or random types explain the votes 3 nats better than informative ones.
-    - `reliable`: the interval is above 0, and informative types explain the votes 3 nats better
-      than adversarial and random ones.
-    - `distinct`, in several dimensions, before these four: some weights of the dimensions explain
-      the votes 3 nats better than random types, and with 90 % most of what explains them lies
-      outside the reported direction. Nobody whose votes other dimensions explain is accused.
+    The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked
+    first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`.
 
     `evidence`: logarithms of averaged likelihoods, columns adversarial, random, informative and
     perhaps one-sided; `useful`: the probability of being informative, by the distribution of

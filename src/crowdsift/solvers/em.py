@@ -68,9 +68,8 @@ def polya_gamma_em(
         shift = item_ridge * max(state.e_step.precision / total_weight, 1e-12)
         tolerance = min(max(_SOLVE_FRACTION * step, _SOLVE_TIGHTEST), _SOLVE_LOOSEST)
         point = np.concatenate([state.scores, state.slopes])
-        scores, slopes, solved = alternate(
-            state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance
-        )
+        scores, slopes, solved = alternate(state, alternations, shift=shift, ridge=worker_ridge,
+                                           tolerance=tolerance)  # fmt: skip
         size = _root_mean_square(scores)
         if size < 1e-12:
             zero = np.zeros_like(scores), np.zeros_like(slopes)
@@ -85,9 +84,8 @@ def polya_gamma_em(
         if not depth:  # a geometric series; an accelerated step goes to its end by itself
             away /= 1.0 - min(step / last if last > 0.0 else 0.0, 0.999)
         del state  # its E-step holds numbers of every vote, which the next one reuses
-        state = EMState(
-            scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance), solved
-        )
+        state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance),
+                        solved)  # fmt: skip
         trace.append(state.e_step.log_likelihood / total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
         measure = max(moved, before) if depth else moved

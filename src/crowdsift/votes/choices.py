@@ -112,9 +112,8 @@ class Choices:
         """Return these choices and others, of the same codes."""
         names = ("plus", "minus", "tied", "worker", "weight")
         both = {name: np.concatenate([getattr(x, name) for x in (self, other)]) for name in names}
-        return Choices(
-            **both, offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:])
-        )
+        return Choices(**both,
+            offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:]))  # fmt: skip
 
     def probabilities(self, scores: Vector, slopes: Vector | None = None) -> tuple[Vector, Vector]:
         """Return the probability of every alternative, and the log of that of every choice made."""
@@ -144,9 +143,8 @@ class Choices:
             (winner, loser, self.worker[choice][single], self.tied[single], weight)
         ]
         columns += list(self._max_diff_pairs(p, scores, slopes))
-        winner, loser, worker, tied, weight = (
-            np.concatenate(x) for x in zip(*columns, strict=True)
-        )
+        winner, loser, worker, tied, weight = (np.concatenate(x)
+                                               for x in zip(*columns, strict=True))  # fmt: skip
         outcome = np.where(tied, 0.5, 1.0)
         wanted = _keys(winner, loser, outcome, worker, k)
         who = votes.worker_codes().astype(np.int64)

@@ -226,9 +226,8 @@ class EncodedVotes:
         """Whether one half means a tie: there are some, and no other outcome between 0 and 1."""
         # Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
         known = (0.0, 0.5, 1.0)
-        return self.has_ties and all(
-            bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome)
-        )
+        return self.has_ties and all(bool(np.isin(self.outcome[rows], known).all())
+                                     for rows in parts(self.outcome))  # fmt: skip
 
     @property
     def columns(
@@ -582,9 +581,8 @@ class Comparisons(EncodedVotes):
         (array([3.], dtype=float32), array([0.667], dtype=float32))
         """
         self.require_rows("counting pairs")
-        one, two, outcome, weight = pool_pairs(
-            self.first, self.second, self.outcome, self.weight, self.n_items
-        )
+        one, two, outcome, weight = pool_pairs(self.first, self.second, self.outcome, self.weight,
+                                               self.n_items)  # fmt: skip
         return Comparisons(
             first=frozen(one), second=frozen(two), outcome=frozen(outcome), weight=frozen(weight),
             offsets=frozen(np.array([0, len(one)])), items=self.items,

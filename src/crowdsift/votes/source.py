@@ -67,9 +67,8 @@ class Added:
     """
 
     numbers: Mapping[str, NDArray[Any]]
-    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(
-        default_factory=dict
-    )
+    labels: Mapping[str,
+        tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(default_factory=dict)  # fmt: skip
     turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
     rows: NDArray[np.int64] | None = None

@@ -54,9 +54,8 @@ def _counted(
     """Agreed and decided votes of workers, appearances of items, and which ways they went."""
     first, second, outcome, weight = votes.columns
     offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
-    return _core.tally(
-        first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads
-    )
+    return _core.tally(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank,
+                       threads)  # fmt: skip
 
 
 def tally_of(counted: Any) -> Tally:

@@ -77,9 +77,8 @@ class DaskEngine(ShardedEngine):
         link: DaskMap = self._plan.map  # type: ignore[assignment]
         columns = zip(*link.query_votes("votes"), strict=True)
         names = ("first", "second", "outcome", "weight")
-        made: dict[str, Any] = {
-            name: np.concatenate(each) for name, each in zip(names, columns, strict=True)
-        }
+        made: dict[str, Any] = {name: np.concatenate(each)
+                   for name, each in zip(names, columns, strict=True)}  # fmt: skip
         return replace(votes, **made, elsewhere=None)
 
     def close(self) -> None:

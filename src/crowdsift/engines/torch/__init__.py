@@ -62,9 +62,8 @@ class TorchEngine:
     ) -> None:  # fmt: skip
         self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
-        self.facts = Facts.of(
-            comparisons, _components(votes), votes.total_weight(), votes.ties_are_outcomes()
-        )
+        self.facts = Facts.of(comparisons, _components(votes), votes.total_weight(),
+                              votes.ties_are_outcomes())  # fmt: skip
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
         self.grid = TorchGrid(votes, shared)

@@ -79,9 +79,8 @@ class TorchEStep:
             votes.m_step = _MStep(votes)
         step: _MStep = votes.m_step
         votes.passes += alternations
-        return step.alternate(
-            self._omega, scores, self._held, alternations, shift, ridge, tolerance
-        )
+        return step.alternate(self._omega, scores, self._held, alternations, shift, ridge,
+                              tolerance)  # fmt: skip
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
         """Return the workers' slopes and their item system; see the protocol."""
@@ -92,9 +91,8 @@ class TorchEStep:
     def _system(self, s: Tensor) -> ItemSystem:
         votes = self._votes
         weight, rhs = _item_system(votes, self._omega, s)
-        laplacian = PairLaplacian(
-            votes.n_items, votes.first, votes.second, weight, votes.most_of_item, votes.solvers
-        )
+        laplacian = PairLaplacian(votes.n_items, votes.first, votes.second, weight,
+                                  votes.most_of_item, votes.solvers)  # fmt: skip
         return ItemSystem(laplacian, to_host(rhs))
 
 

@@ -117,9 +117,8 @@ def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tens
     """Return the same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
     middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
     half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
-    low, high = (
-        1.0 / (each.abs().clamp(min=1e-8) + damping) for each in (middle - half, middle + half)
-    )
+    low, high = (1.0 / (each.abs().clamp(min=1e-8) + damping)
+                 for each in (middle - half, middle + half))  # fmt: skip
     turn = torch.where(half > 0.0, 0.5 * (high - low) / half, 0.0)
     unit = torch.eye(2, dtype=torch.float64, device=hessian.device)
     off = hessian - middle[:, None, None] * unit
@@ -149,9 +148,8 @@ class TorchSchur:
         """Return a - B·inverse·B'; see the protocol."""
         votes = self._votes
         if inverse is None:
-            return PairLaplacian(
-                votes.n_items, votes.first, votes.second, self._a, votes.most_of_item
-            )
+            return PairLaplacian(votes.n_items, votes.first, votes.second, self._a,
+                                 votes.most_of_item)  # fmt: skip
         return Reduced(votes, self._a, self._b, votes.numbers(inverse))
 
 
@@ -167,9 +165,8 @@ class Reduced(TorchOperator):
         votes = self._votes
         votes.passes += 1
         d = v.index_select(0, votes.first) - v.index_select(0, votes.second)
-        coupled = exact_sum(
-            votes.worker, self._b * d[:, None], votes.n_workers, votes.most_of_worker
-        )
+        coupled = exact_sum(votes.worker, self._b * d[:, None], votes.n_workers,
+                            votes.most_of_worker)  # fmt: skip
         u = torch.einsum("spq,sq->sp", self._inverse, coupled).index_select(0, votes.worker)
         return self._to_items(self._a * d - (self._b * u).sum(dim=1), -1.0)
 

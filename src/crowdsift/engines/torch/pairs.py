@@ -92,9 +92,8 @@ class PairState:
             a, H = a / D, H / D
         low, high, most = self._pairs.low, self._pairs.high, self._pairs.most
         self._diagonal, right = received(low, high, a, H, self._n_items, most)
-        laplacian = PairLaplacian(
-            self._n_items, low, high, a, most, self._rows.votes.solvers, self._diagonal, runs=True
-        )
+        laplacian = PairLaplacian(self._n_items, low, high, a, most, self._rows.votes.solvers,
+                                  self._diagonal, runs=True)  # fmt: skip
         return SiteSystem(laplacian, to_solver(right), 0.0 if D is None else log_pairs)
 
     def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
@@ -105,9 +104,8 @@ class PairState:
             kind = torch.float64 if self._real == torch.float64 else torch.float32
             self._messages, fresh = PairMessages(self._low, self._high, self._n_items, kind), True
         W = self._a / self._denominator() if self._effect else self._a
-        found = self._messages.propagate(
-            W, self._diagonal, self._pairs.degrees, self._pairs.most, tolerance, sweeps, fresh
-        )
+        found = self._messages.propagate(W, self._diagonal, self._pairs.degrees, self._pairs.most,
+                                         tolerance, sweeps, fresh)  # fmt: skip
         if not found.definite:
             return PairVariances(np.ones(self._n_items), 0.0, False)
         self._V = found.pairs

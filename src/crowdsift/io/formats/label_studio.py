@@ -87,9 +87,8 @@ def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> 
     """One row an annotation of JSON-MIN: data, answer and annotator side by side."""
     names = [name for name in table.names if name not in _MIN]
     wanted = [*names, "annotator", "annotation_id"]
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("left", "right", "winner", "worker", "annotation")
-    }
+    columns: dict[str, list[Any]] = {name: []
+                  for name in ("left", "right", "winner", "worker", "annotation")}  # fmt: skip
     table.load(wanted, condition=condition)
     for number, entries in enumerate(table.rows(wanted)):
         data = dict(zip(names, entries[: len(names)], strict=True))

@@ -172,16 +172,14 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
     messages = None
     for step in range(_PASSES):
         linear = float(system.rhs @ means)
-        update = sites.update(
-            prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side
-        )
+        update = sites.update(prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True,
+                              side=side)  # fmt: skip
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
         prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
         masses, system = _without_reliability(prior, prior.masses), sites.system(sites.pair_sums())
         if engine.facts.n_gold:
-            solution = system.laplacian.solve(
-                system.rhs, means, shift=1.0, tolerance=1e-6, most=2_000
-            )
+            solution = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=1e-6,
+                                              most=2_000)  # fmt: skip
             means = solution.x
             found = exact.variances(sites, system.laplacian, exact=True)
             if found is None:

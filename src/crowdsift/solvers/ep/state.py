@@ -277,9 +277,8 @@ class Propagation:
         last = self._last_change()
         early = last > _STAGE_ONE and self.rule.iterations < _EARLY
         steps, share = _EARLY_LEARNING if early else _LEARNING
-        self.prior = self.prior.learned(
-            self.sites.type_counts, steps, share * last, extrapolate=self.unclipped <= _EXTRAPOLATED
-        )
+        self.prior = self.prior.learned(self.sites.type_counts, steps, share * last,
+                                        extrapolate=self.unclipped <= _EXTRAPOLATED)  # fmt: skip
         self.unclipped += not self.clip
         if self.item_prior is not None and self.rule.history:
             self.item_prior.learn(self)
@@ -295,9 +294,8 @@ class Propagation:
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move
         if effect:
-            self.pair_effect = learned_effect(
-                self.pair_sites.pair_posteriors(self.means), self.pair_effect
-            )
+            self.pair_effect = learned_effect(self.pair_sites.pair_posteriors(self.means),
+                                              self.pair_effect)  # fmt: skip
             moved = abs(float(np.log(self.pair_effect / effect)))
             residual = max(residual, _EFFECT_CHANGE * moved)
         self._adapt(step)

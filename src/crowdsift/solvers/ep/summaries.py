@@ -167,9 +167,8 @@ def _block(
     chosen = np.zeros((rows, 0), np.int64)
     if not _plain(prior):
         chosen = chosen_types(masses, _POINTS).astype(np.int64)
-    found = TypeMarginals(
-        points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:], chosen
-    )
+    found = TypeMarginals(points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:],
+                          chosen)  # fmt: skip
     return _summary(prior, found, side_mean, side_variance, limits)
 
 

@@ -201,9 +201,8 @@ def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> V
     if not types.sides:
         kind = np.abs(kind)
     now = worker_codes(votes), votes.winner, votes.loser
-    worker, winner, loser = (
-        np.concatenate([old, new]) for old, new in zip(earlier[:3], now, strict=True)
-    )
+    worker, winner, loser = (np.concatenate([old, new])
+                             for old, new in zip(earlier[:3], now, strict=True))  # fmt: skip
     pair = (winner.astype(np.int64) << 32) | loser
     order = np.lexsort((kind, pair, worker))  # stable: earlier votes come before equal new ones
     same = np.ones(len(order), bool)

@@ -296,9 +296,8 @@ class WorkerPrior:
     def rescaled(self, factor: float) -> WorkerPrior:
         """Return the distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
-        return replace(
-            self, levels=self.levels * factor, centre=centre, spread=self.spread * factor
-        )
+        return replace(self, levels=self.levels * factor, centre=centre,
+                       spread=self.spread * factor)  # fmt: skip
 
 
 def _roots(state: Vector) -> Vector:
