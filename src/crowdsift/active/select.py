@@ -310,9 +310,8 @@ class Selector:
         state = self._state
         variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
         difference = float(state.belief.mean[a] - state.belief.mean[b])
-        step, shrink, state.share[s] = answer(
-            difference, variance, outcome, state.types[s], state.share[s], state.offset(s, a, b)
-        )
+        step, shrink, state.share[s] = answer(difference, variance, outcome, state.types[s],
+                                  state.share[s], state.offset(s, a, b))  # fmt: skip
         state.belief.move(a, b, step, shrink)
         state.join(a, b)
         state.votes[s] += 1

@@ -29,13 +29,10 @@ Reask = Annotated[bool, typer.Option(
     help="Second opinions instead: pairs that were judged, where the order or the worker who "
     "judged is least certain.",
 )]  # fmt: skip
-Price = Annotated[
-    str | None,
-    typer.Option(
-        help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
-        "panel, and who tells most for the money is asked."
-    ),
-]
+Price = Annotated[str | None, typer.Option(
+    help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
+    "panel, and who tells most for the money is asked."
+)]  # fmt: skip
 
 
 def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:

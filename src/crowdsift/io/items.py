@@ -293,9 +293,8 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
     with closing(open_source(source, called="workers")) as table:
         worker = resolve_column(table, "worker", "the workers")
         limited = any(name.strip().casefold() == "capacity" for name in table.names)
-        wanted = (
-            [worker, resolve_column(table, "capacity", "the capacities")] if limited else [worker]
-        )
+        wanted = ([worker, resolve_column(table, "capacity", "the capacities")] if limited
+                  else [worker])  # fmt: skip
         refuse_empty(table, table.load(wanted), "workers")
         labels, (codes,) = table.labels([worker], "worker label")
         if not limited:

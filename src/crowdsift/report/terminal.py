@@ -28,14 +28,9 @@ _MOST_LABEL = 60
 _LONGEST_LABEL = 120  # in a pipe
 _SHOWN = 10
 _STYLES = {
-    "reliable": "green",
-    "weak": "yellow",
-    "distinct": "cyan",
-    "random": "red",
-    "adversarial": "bold red",
-    "one-sided": "magenta",
-    "undecided": "dim",
-}
+    "reliable": "green", "weak": "yellow", "distinct": "cyan", "random": "red",
+    "adversarial": "bold red", "one-sided": "magenta", "undecided": "dim",
+}  # fmt: skip
 
 
 def _console() -> Console:
@@ -67,9 +62,8 @@ def show_fit(fit: Fit) -> None:
     if (features := s.get("item_features")) and features["used"]:
         console.print(
             f"Features of items explain {features['explained']:.0%} of the scores' variance; "
-            f"evidence {features['evidence_gain']:+.1f} nats.",
-            highlight=False,
-        )
+            f"evidence {features['evidence_gain']:+.1f} nats.", highlight=False,
+        )  # fmt: skip
     panels = () if fit.panel_biases is None else fit.panel_sentences
     for sentence in (*panels, *_dimensions(fit), gold_sentence(s)):
         if sentence:
@@ -102,10 +96,9 @@ def _statistics(fit: Fit) -> list[str]:
         lines.append(f"Agreement on the same pair, Krippendorff's alpha: {alpha}.")
     if (triads := found["triads"]) is not None:
         sd = "" if triads["sd"] is None else f" ± {triads['sd']:.1f}"
-        lines.append(
-            f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} triads go "
-            f"round in a circle; the model expects {triads['expected']:.1f}{sd}."
-        )
+        lines.append(f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} "
+                     "triads go round in a circle; the model expects "
+                     f"{triads['expected']:.1f}{sd}.")  # fmt: skip
     for kind in ("worker", "item") if fit.worker_table.height else ("item",):
         named = found[f"misfitting_{kind}s"]
         listed = ", ".join(map(_plain, named[:_SHOWN])) + (", ..." if len(named) > _SHOWN else "")
@@ -161,12 +154,9 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     for name in ("accuracy", "weighted", "tau", "accuracy ±", "tau ±", "seconds"):
         table.add_column(name, justify="right")
     keys = (
-        "accuracy",
-        "weighted_accuracy",
-        "kendall_tau",
-        "accuracy_up_to_sign",
+        "accuracy", "weighted_accuracy", "kendall_tau", "accuracy_up_to_sign",
         "kendall_tau_up_to_sign",
-    )
+    )  # fmt: skip
     for record in records:
         figures = ["" if record[key] is None else f"{record[key]:.4f}" for key in keys]
         seconds = "" if record["seconds"] is None else f"{record['seconds']:.3f}"
@@ -176,9 +166,8 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     console.print(table)
     console.print(
         "accuracy: share of pairs of items in the right order; weighted: a pair counts by how far "
-        "apart it truly is; tau: Kendall's",
-        highlight=False,
-    )
+        "apart it truly is; tau: Kendall's", highlight=False,
+    )  # fmt: skip
     for record in records:
         if record["note"]:
             console.print(Text(f"{record['method']}: {record['note']}"))
@@ -196,12 +185,10 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
     run = [record for record in records if record["log_loss"] is not None]
     for row in sorted(run, key=lambda row: (schemes.index(row["left_out"]), row["log_loss"])):
         table.add_row(
-            row["left_out"],
-            row["method"],
-            f"{row['log_loss']:.4f}",
+            row["left_out"], row["method"], f"{row['log_loss']:.4f}",
             *(f"{row[name]:.4f}" if row["behind"] else "" for name in ("behind", "behind_se")),
             *(f"{row[name]:.4f}" for name in ("brier", "calibration", "accuracy")),
-        )
+        )  # fmt: skip
     console = _console()
     console.print(
         Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic")
@@ -210,9 +197,8 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
     console.print(
         "left out: votes at random, all votes of some workers, or all on some pairs; behind: log "
         "loss above that of the best, ± standard error; calib.: predicted less observed shares, "
-        "mean distance",
-        highlight=False,
-    )
+        "mean distance", highlight=False,
+    )  # fmt: skip
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
         console.print(Text(note))
 
@@ -288,9 +274,8 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
         counts[verdict] = counts.get(verdict, 0) + 1
-    result = ", ".join(
-        f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts
-    )
+    result = ", ".join(f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES
+                       if verdict in counts)  # fmt: skip
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.

@@ -307,9 +307,8 @@ class DaskMap:
                 await connected_workers(self._client), key=lambda each: (held.count(each), each)
             ):
                 try:
-                    await asyncio.wait_for(
-                        self._client.rpc(worker).crowdsift_alive(), RESPONSE_TIMEOUT / 2
-                    )
+                    await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(),
+                                           RESPONSE_TIMEOUT / 2)  # fmt: skip
                 except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
                     continue
                 return worker

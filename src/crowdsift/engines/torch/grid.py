@@ -65,9 +65,8 @@ class DenseFactoriser:
     def __init__(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, device: torch.device
     ) -> None:
-        self._low, self._high = (
-            torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high)
-        )
+        self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device)
+                                 for x in (low, high))  # fmt: skip
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:

@@ -163,9 +163,8 @@ class TorchSites:
             new = passes.move(state, q, given, marked, damping, clip)
             self._tau, self._nu, self._side_tau, self._side_nu = new
         counted = marked & rows.counted(self._before_gold)
-        some = (
-            rows.counted(self._before_gold, numbers=True) if workers is None else counted.double()
-        )
+        some = (rows.counted(self._before_gold, numbers=True) if workers is None
+                else counted.double())  # fmt: skip
         counts = types.counts(prior, some, self._own(prior, own))
         sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
         found = to_host(torch.cat([counts, sums]))

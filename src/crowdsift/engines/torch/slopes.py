@@ -61,9 +61,8 @@ class TorchSlopes:
         a, b = (torch.empty(len(votes), dtype=kind, device=votes.device) for _ in range(2))
         at = _derivatives(votes, r, s, a, b)
         hessian = SlopeHessian(votes, a, b, at.a_most, at.b_most, 1.0 / curvature)
-        return Profile(
-            float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature), hessian
-        )
+        return Profile(float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature),
+                       hessian)  # fmt: skip
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Return the derivatives in the scores; see the protocol."""
@@ -284,7 +283,6 @@ def _reduced_product(
     bound = most[0] * (2.0 * v.abs().max()) + most[1] * u.abs().max()
     scale = FixedPoint(bound, votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
-    _spread[(max(triton.cdiv(len(votes), _VOTES), 1),)](
-        *where, votes.worker, a, b, v, u, scale.up, sums, len(votes), B=_VOTES
-    )
+    _spread[(max(triton.cdiv(len(votes), _VOTES), 1),)](*where, votes.worker, a, b, v, u, scale.up,
+            sums, len(votes), B=_VOTES)  # fmt: skip
     return scale.values(sums)

@@ -180,9 +180,8 @@ class Problem(NamedTuple):
         """Room for systems of these entries."""
         n, device = len(index.offsets) - 1, index.offsets.device
         sizes = (*[n] * 7, len(index.pair), 8)  # of all that follows the entries
-        return Problem(
-            index, *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes)
-        )
+        return Problem(index,
+            *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes))  # fmt: skip
 
 
 def begin_solve(at: Problem) -> None:

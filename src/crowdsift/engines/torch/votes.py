@@ -58,9 +58,8 @@ class VoteTensors(PassCount):
         self.second = self.codes(comparisons.second)
         self.offsets = self._plain(comparisons.offsets)
         workers = torch.arange(self.n_workers, dtype=torch.int32, device=device)
-        self.worker = torch.repeat_interleave(
-            workers, self.offsets.diff(), output_size=len(comparisons)
-        )
+        self.worker = torch.repeat_interleave(workers, self.offsets.diff(),
+                                              output_size=len(comparisons))  # fmt: skip
         self.y = self._plain(comparisons.outcome)
         self.n = self._plain(comparisons.weight)
         given = comparisons.features

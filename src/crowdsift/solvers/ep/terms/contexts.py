@@ -161,9 +161,8 @@ class ContextSites:
             self._priors = np.tile(blurred, (len(self._whole), 1))
         self._priors[self._alone] = blurred
         before = self._priors[self._apart]
-        found = self.by_context.update(
-            levels, prior, means, damping=damping, clip=clip, side=side, own=self.context_priors()
-        )
+        found = self.by_context.update(levels, prior, means, damping=damping, clip=clip, side=side,
+                                       own=self.context_priors())  # fmt: skip
         likelihood = likelihoods(self.by_context, levels, self._shape, self._apart)
         if self._shape.sides:
             rows = slice(len(self._whole))

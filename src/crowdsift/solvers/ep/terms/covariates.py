@@ -293,9 +293,8 @@ class Elimination:
         K, P = self.n_items, self.f.shape[1]
         g = np.zeros(P)
         if self.free.any():
-            found = np.linalg.solve(
-                self.precision[K:, K:], self.rhs[K:] - self.precision[K:, :K] @ means
-            )
+            found = np.linalg.solve(self.precision[K:, K:],
+                                    self.rhs[K:] - self.precision[K:, :K] @ means)  # fmt: skip
             g[self.free] = found
         whole = np.concatenate([means, g])
         inner = self.root * self.f - np.einsum("skp,k->sp", self.X, whole)
@@ -650,9 +649,8 @@ def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
     """Before any pass: γ = g."""
     P = len(g)
     gamma = np.tile(g, (workers, n_types, 1))
-    return WorkerLaplace(
-        np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma
-    )
+    return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)),
+                         gamma)  # fmt: skip
 
 
 class NumpyPasses:

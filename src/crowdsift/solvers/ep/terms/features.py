@@ -217,9 +217,8 @@ class FeaturePrior(ItemPrior):
 
     def design(self) -> Matrix:
         """Z."""
-        parts = [
-            np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)
-        ]
+        parts = [np.sqrt(share) * each
+                 for share, each in zip(self.shares, self.blocks, strict=True)]  # fmt: skip
         return np.concatenate(parts, axis=1)
 
     def fresh(self) -> FeaturePrior:
@@ -470,9 +469,8 @@ class LowRankPrior(FeaturePrior):
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
         """(I + sL)⁻¹ v."""
         s = self.own
-        return system.laplacian.solve(
-            v / s, start, shift=1.0 / s, tolerance=tolerance, most=2_000
-        ).x
+        return system.laplacian.solve(v / s, start, shift=1.0 / s, tolerance=tolerance,
+                                      most=2_000).x  # fmt: skip
 
     def _refresh(self, system: SiteSystem) -> None:
         """T and S, where sites or shares have moved since they were made."""
@@ -486,9 +484,8 @@ class LowRankPrior(FeaturePrior):
         s, factor = self.own, np.repeat(np.sqrt(self.shares), self.sizes)
         Z = self._rows * factor[:, None].astype(np.float32)
         start = self._smoothed if len(self._smoothed) else Z
-        self._smoothed = solve_rows(
-            system.laplacian, Z / np.float32(s), start, shift=1.0 / s, tolerance=_COARSE
-        )
+        self._smoothed = solve_rows(system.laplacian, Z / np.float32(s), start, shift=1.0 / s,
+                                    tolerance=_COARSE)  # fmt: skip
         with dense_algebra():
             S = ((Z - self._smoothed) @ Z.T).astype(np.float64) / s  # L(I + sL)⁻¹ = (I - ...)/s
             self._root, self._log_s = inverse_root(0.5 * (S + S.T) + np.eye(len(S)))
@@ -538,9 +535,8 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
         sites.set_pair_variances(np.full(n_pairs, 2.0 * own + spread))
 
         def messages(masses: Vector) -> float:
-            return sites.update(
-                run.prior.levels, masses, part, damping=0.0, clip=True, side=run.sides.prior
-            ).log_messages
+            return sites.update(run.prior.levels, masses, part, damping=0.0, clip=True,
+                                side=run.sides.prior).log_messages  # fmt: skip
 
         messages(run.prior.masses)
         if sites.refine():
