@@ -153,24 +153,19 @@ class Sift(Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grid_points < 5 or self.grid_points % 2 == 0:
-            raise RequestError(
-                f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}"
-            )
+            raise RequestError(f"{self.name}: grid_points must be odd and at least 5, not "
+                               f"{self.grid_points}")  # fmt: skip
         count = self.dimensions
         if count != "auto" and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-            raise RequestError(
-                f"{self.name}: dimensions must be a whole number above 0 or 'auto', not {count!r}"
-            )
+            raise RequestError(f"{self.name}: dimensions must be a whole number above 0 or 'auto', "
+                               f"not {count!r}")  # fmt: skip
         if self.pooling not in POOLING:
-            raise RequestError(
-                f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or {POOLING[-1]}, not "
-                f"{self.pooling!r}"
-            )
+            raise RequestError(f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or "
+                               f"{POOLING[-1]}, not {self.pooling!r}")  # fmt: skip
         known = isinstance(self.starts, tuple | list) and bool(self.starts)
         if not known or not all(start in ("flat", "spectral") for start in self.starts):
-            raise RequestError(
-                f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}"
-            )
+            raise RequestError(f"{self.name}: starts must be of 'flat' and 'spectral', not "
+                               f"{self.starts}")  # fmt: skip
 
     def memory(self, comparisons: Comparisons) -> int:
         """More where sides are known, and where workers may differ by context."""
@@ -181,42 +176,34 @@ class Sift(Model):
             return plain
         contexts = int(comparisons.item_contexts.max(initial=0)) + 1
         apart = min(comparisons.n_workers * contexts, len(comparisons))
-        shape = worker_types(
-            ties=self.ties and comparisons.ties_are_outcomes,
-            sides=self.sides and comparisons.sides_known,
-        )
+        shape = worker_types(ties=self.ties and comparisons.ties_are_outcomes, sides=self.sides
+                             and comparisons.sides_known)  # fmt: skip
         types = shape.n_types(power_grid(self.grid_points))
         return 2 * plain + _BYTES_A_TYPE * min(apart * types, MAX_CONTEXT_NUMBERS)
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:
         """Refuse terms that cannot be combined; see the base."""
         asked = {
-            "features": votes.item_features is not None,
-            "covariates": votes.features is not None,
-            "contexts": bool(votes.by) and self.contexts,
-            "dependent votes": dependent,
+            "features": votes.item_features is not None, "covariates": votes.features is not None,
+            "contexts": bool(votes.by) and self.contexts, "dependent votes": dependent,
             "dimensions": self._asked > 1,
-        }
+        }  # fmt: skip
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
         if votes.panels is not None:
             asked["contexts"] = bool(votes.by)
             for name in (name for name, is_asked in asked.items() if is_asked):
-                raise RequestError(
-                    f"sift takes trusted votes (--trusted) or {name}, not both at once yet; leave "
-                    "one of the two away"
-                )
+                raise RequestError(f"sift takes trusted votes (--trusted) or {name}, not both at "
+                                   "once yet; leave one of the two away")  # fmt: skip
             if votes.n_items > MAX_PANEL_ITEMS:
-                raise RequestError(
-                    f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, here are "
-                    f"{votes.n_items:,}; fit the trusted votes alone, or a part of the items"
-                )
+                raise RequestError(f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, "
+                                   f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
+                                   "part of the items")  # fmt: skip
         most = max(min(votes.n_items - 1, votes.n_workers), 1)
         if isinstance(self.dimensions, int) and self.dimensions > most:
-            raise RequestError(
-                f"{self.dimensions} dimensions need more items than that and as many workers; here "
-                f"are {votes.n_items:,} items and {votes.n_workers:,} workers, which can carry "
-                f"{most}: --dimensions {most} (dimensions={most}) or auto"
-            )
+            raise RequestError(f"{self.dimensions} dimensions need more items than that and as "
+                               f"many workers; here are {votes.n_items:,} items and "
+                               f"{votes.n_workers:,} workers, which can carry {most}: --dimensions "
+                               f"{most} (dimensions={most}) or auto")  # fmt: skip
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Run expectation propagation from all starts; informative workers decide the sign."""
@@ -285,9 +272,8 @@ class Sift(Model):
         self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
     ) -> Estimate:
         """As `estimate`, with a prior of scores by features if the evidence clearly rises."""
-        settings = replace(
-            self._settings(engine), item_features=tuple(block.values for block in features.blocks)
-        )
+        settings = replace(self._settings(engine),
+            item_features=tuple(block.values for block in features.blocks))  # fmt: skip
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, features)
 
@@ -304,11 +290,9 @@ class Sift(Model):
         return self._estimate(run, engine, covariates=covariate_estimate(run, engine, nothing))
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """Continue expectation propagation from the end of an earlier run.
-
-        Try all starts instead if ties are new, sides are no longer known, or workers differed by
-        context.
-        """
+        """Continue expectation propagation from the end of an earlier run."""
+        # Try all starts instead if ties are new, sides are no longer known, or workers differed by
+        # context.
         warm = self._warm_start(engine, start)
         if warm is None:
             settings = self._settings(engine, start.boards)
@@ -349,17 +333,11 @@ class Sift(Model):
         return WarmStart(means, variances, prior, side, effect, start.sites, cut)
 
     def estimate_in_groups(
-        self,
-        engine: Engine,
-        groups: GroupedVotes,
-        whole: Engine,
-        before: Estimate,
+        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate,
         progress: Progress | None = None,
-    ) -> Estimate | None:
-        """Fit items within groups from the estimate without groups.
-
-        Return None if workers differ by context or features take part in the scores.
-        """
+    ) -> Estimate | None:  # fmt: skip
+        """Fit items within groups from the estimate without groups."""
+        # Return None if workers differ by context or features take part in the scores.
         term, known, sd = DependentVotes(), before.population, before.score_sd
         kept = {"contexts": before.in_context, "features": before.features,
                 "partial pooling": before.common, "dimensions": before.dimensions}  # fmt: skip
@@ -384,31 +362,20 @@ class Sift(Model):
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):
             families.append(worker_types(ties=ties, sides=True))
         return Settings(
-            tolerance=self.tolerance,
-            most_iterations=self.most_iterations,
-            starts=self.starts,
-            refine=self.refine,
-            contexts=self.contexts,
-            pair_effect=self.pair_effect,
-            dimensions=self._asked,
-            families=tuple(families),
+            tolerance=self.tolerance, most_iterations=self.most_iterations, starts=self.starts,
+            refine=self.refine, contexts=self.contexts, pair_effect=self.pair_effect,
+            dimensions=self._asked, families=tuple(families),
             boards=None if boards is None else partial(BoardPrior, boards),
-        )
+        )  # fmt: skip
 
     def _estimate(
-        self,
-        run: Propagation,
-        engine: Engine,
-        features: ItemFeatures | None = None,
+        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None,
         ungrouped: tuple[Engine, Estimate] | None = None,
         covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
-        boards: Boards | None = None,
-        trusted: tuple[PanelVotes, Engine] | None = None,
-    ) -> Estimate:
-        """Return the estimate of a run, scaled to unit size, with the sign of the majority.
-
-        `ungrouped` holds the engine and the estimate without groups of votes.
-        """
+        boards: Boards | None = None, trusted: tuple[PanelVotes, Engine] | None = None,
+    ) -> Estimate:  # fmt: skip
+        """Return the estimate of a run, scaled to unit size, with the sign of the majority."""
+        # `ungrouped` holds the engine and the estimate without groups of votes.
         prior = run.item_prior
         size = prior.scale if ungrouped and isinstance(prior, GroupPrior) else run.scale()
         learned = None if covariates is None or not covariates[0].names else covariates[0]
@@ -482,14 +449,10 @@ class Sift(Model):
         return "tie_width" if self.ties else "tie_rate"
 
     def outcome_probabilities(
-        self,
-        difference: NDArray[np.float64],
-        reliability: NDArray[np.float64],
-        tie: NDArray[np.float64],
-        side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0,
-        offset: NDArray[np.float64] | float = 0.0,
-    ) -> Outcomes:
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64],
+        tie: NDArray[np.float64], side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0, offset: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:  # fmt: skip
         """Those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)

@@ -61,10 +61,8 @@ _POINTS = 64  # of a worker's posterior
 def worker_posteriors(
     run: Propagation, engine: Engine, sides: tuple[Vector, Vector], size: float
 ) -> tuple[TypeSummary, ContextPoints | None]:
-    """Return the posterior of every worker, and by context if workers differ by context.
-
-    `sides` are mean and variance of side biases; reliabilities are multiplied by `size`.
-    """
+    """Return the posterior of every worker, and by context if workers differ by context."""
+    # `sides` are mean and variance of side biases; reliabilities are multiplied by `size`.
     summary = summarise(run.sites, run.prior, sides).scaled(size)
     sites = run.sites
     if not isinstance(sites, ContextSites):
@@ -143,41 +141,31 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     if float(np.mean(run.means**2)) < FAINT:
         gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
-            yield Diagnostic(
-                Kind.INFORMATION,
+            yield Diagnostic(Kind.INFORMATION,
                 "the votes hold no information: the evidence for any worker seeing which item is "
-                f"better is {gain:z.1f} nats",
-            )
+                f"better is {gain:z.1f} nats")  # fmt: skip
     if run.pair_effect > _COPIED:
-        yield Diagnostic(
-            Kind.COPIED,
+        yield Diagnostic(Kind.COPIED,
             "votes on the same pair agree far beyond what scores of items explain (pair effect "
-            f"{run.pair_effect:.1f}): answers may be copied, and scores say little",
-        )
+            f"{run.pair_effect:.1f}): answers may be copied, and scores say little")  # fmt: skip
     if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MAX_SPREAD:
-        yield Diagnostic(
-            Kind.CONTEXTS,
+        yield Diagnostic(Kind.CONTEXTS,
             "reliabilities differ from context to context as much as can be: some workers are of "
             "another kind in some contexts, which makes those of all others uncertain. Fit the "
-            "contexts one by one to find them",
-        )
+            "contexts one by one to find them")  # fmt: skip
     if run.indefinite:
-        yield Diagnostic(
-            Kind.INTERVALS,
+        yield Diagnostic(Kind.INTERVALS,
             "votes of workers of unknown sign were held at precision 0 to keep the scores' "
-            "posterior proper; intervals may be too narrow",
-        )
+            "posterior proper; intervals may be too narrow")  # fmt: skip
 
 
 def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
-    """Convert the estimate of items within groups to one of the items themselves.
-
-    Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how
-    covariances are kept. `design_effect` is the growth of the mean variance over that of the fit
-    without groups (`engine`, `before`), which includes a pair effect of that fit.
-    """
+    """Convert the estimate of items within groups to one of the items themselves."""
+    # Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how
+    # covariances are kept. `design_effect` is the growth of the mean variance over that of the fit
+    # without groups (`engine`, `before`), which includes a pair effect of that fit.
     prior = run.item_prior
     if not isinstance(prior, GroupPrior):
         return estimate
@@ -229,10 +217,8 @@ def with_trusted_estimate(
     model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine,
     size: float,
 ) -> Estimate:  # fmt: skip
-    """Convert the estimate of a run by panel and judge to the scores of the trusted panel.
-
-    The trusted workers decide the sign, and their typical reliability is the unit of biases.
-    """
+    """Convert the estimate of a run by panel and judge to the scores of the trusted panel."""
+    # The trusted workers decide the sign, and their typical reliability is the unit of biases.
     from crowdsift.solvers.ep.panels import panel_posterior
 
     K, boards = whole.facts.n_items, len(panels.panel) + 1
@@ -305,11 +291,10 @@ def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
     width = 0 if votes.features is None else votes.features.shape[1] + 1
     numbers = votes.n_workers * votes.n_items * width
     if engine.facts.n_items > MAX_COVARIATE_ITEMS or numbers > MAX_COVARIATE_NUMBERS:
-        raise RequestError(
-            f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} items, and "
-            f"{MAX_COVARIATE_NUMBERS:,} workers x items x covariates; here are "
-            f"{votes.n_items:,} items and {votes.n_workers:,} workers. factor-bt takes more"
-        )
+        raise RequestError(f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} "
+                           f"items, and {MAX_COVARIATE_NUMBERS:,} workers x items x covariates; "
+                           f"here are {votes.n_items:,} items and {votes.n_workers:,} workers. "
+                           "factor-bt takes more")  # fmt: skip
 
 
 def covariate_estimate(
@@ -370,11 +355,9 @@ def _coefficients(
 
 
 def _points(
-    run: Propagation,
-    posterior: TypePosteriors,
-    chosen: NDArray[np.intp],
+    run: Propagation, posterior: TypePosteriors, chosen: NDArray[np.intp],
     estimate: CovariateEstimate,
-) -> WorkerPoints:
+) -> WorkerPoints:  # fmt: skip
     """Reliability, tie width and side bias of the chosen types of every worker."""
     types, n_regular = run.prior.types, _n_regular(run, posterior)
     regular, levels = chosen < n_regular, posterior.points.shape[1]
@@ -386,10 +369,9 @@ def _points(
     row = np.arange(len(chosen))[:, None]
     return WorkerPoints(
         np.where(regular, posterior.points[row, chosen % levels], 0.0) * run.scale(),
-        np.append(np.repeat(types.widths, levels), types.side_only_widths)[chosen],
-        side,
+        np.append(np.repeat(types.widths, levels), types.side_only_widths)[chosen], side,
         side_variance,
-    )
+    )  # fmt: skip
 
 
 def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:

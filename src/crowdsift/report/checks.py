@@ -90,17 +90,8 @@ def is_preferences(fit: Fit) -> bool:
 
 
 def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
-    r"""Return up to three sentences for a quick reader: first place, workers, what would help.
-
-    `first` are sentences on first place that are known already; else they follow from the ranks.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=3, workers=5, comparisons=900, seed=1).comparisons()
-    >>> headline(crowdsift.fit(votes, "bt"))
-    ['“i0” is probably the best: better than “i1”, the second, with over 99\xa0%.']
-    """
+    r"""Return up to three sentences for a quick reader: first place, workers, what would help."""
+    # `first` are sentences on first place that are known already; else they follow from the ranks.
     if fit.overall_ranking is not None:
         return headline(fit.overall_ranking, first) + _crowd(fit)
     table, lines = fit.item_table, _crowd(fit)
@@ -154,10 +145,8 @@ def _crowd(fit: Fit) -> list[str]:
 
 
 def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
-    """Return how many votes on pairs of the first with its rivals would separate them, roughly.
-
-    A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
-    """
+    """Return how many votes on pairs of the first with its rivals would separate them, roughly."""
+    # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
     if not len(rivals) or not slope > 0.0:
         return []
@@ -223,14 +212,12 @@ def _first_place(facts: Facts) -> Check | None:
 
 
 def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
-    """Return what is said of first place, for every item: a place in `BADGES`.
-
-    Within a component, the leader is clearly first if nothing shown beside it leaves that open:
-    its interval of ranks is 1 to 1, no other item's holds 1, the interval of its lead over every
-    other item is above 0, and no other item shares first place in the statement about all items
-    at once. Otherwise every item whose interval of ranks holds 1 may be first; a leader that is
-    the only one of them is probably first.
-    """
+    """Return what is said of first place, for every item: a place in `BADGES`."""
+    # Within a component, the leader is clearly first if nothing shown beside it leaves that open:
+    # its interval of ranks is 1 to 1, no other item's holds 1, the interval of its lead over every
+    # other item is above 0, and no other item shares first place in the statement about all items
+    # at once. Otherwise every item whose interval of ranks holds 1 may be first; a leader that is
+    # the only one of them is probably first.
     table, badges = fit.item_table, np.zeros(joint.height, np.int64)
     may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
     for component in np.unique(table["component"]):
@@ -240,27 +227,15 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
         leader, open_to = int(rows[0]), rows[may[rows]]
         lead = table["score"][leader] - table["score"][rows[1:]].astype(np.float64)
         error = difference_sd(fit, np.full(len(rows) - 1, leader), rows[1:])
-        clear = (
-            len(open_to) == 1
-            and table["rank_upper"][leader] == 1
-            and int(joint["shares_first"][rows].sum()) == 1
-            and bool((lead > half_width(fit.level) * error).all())
-        )
+        clear = (len(open_to) == 1 and table["rank_upper"][leader] == 1
+                 and int(joint["shares_first"][rows].sum()) == 1
+                 and bool((lead > half_width(fit.level) * error).all()))  # fmt: skip
         badges[open_to] = CLEAR if clear else PROBABLE if len(open_to) == 1 else OPEN
     return badges
 
 
 def top_sentences(facts: Facts) -> list[str]:
-    """Return sentences on who may be the best and on what the intervals are based.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> from crowdsift.report.facts import gather
-    >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
-    >>> len(top_sentences(gather(crowdsift.fit(votes, "bt"), refit=False)))
-    1
-    """
+    """Return sentences on who may be the best and on what the intervals are based."""
     fit, result = facts.fit, first_place(facts)
     effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
     if effect:
@@ -296,10 +271,8 @@ def first_place(facts: Facts) -> list[str]:
         return [f"“{names[0]}” is probably the best ({best}), but not clearly at {level}."]
     listed = ", ".join(f"“{name}”" for name in names[:_NAMED_FIRST])
     more = f" and {count(len(first) - _NAMED_FIRST)} more" if len(first) > _NAMED_FIRST else ""
-    return [
-        f"First place is open between {listed}{more}: the best is one of them with {best}, "
-        f"the first of them with {chance(float(table['p_best'][first[0]]))}."
-    ]
+    return [f"First place is open between {listed}{more}: the best is one of them with {best}, "
+            f"the first of them with {chance(float(table['p_best'][first[0]]))}."]  # fmt: skip
 
 
 def _leader(facts: Facts) -> Check | None:
@@ -426,11 +399,8 @@ def _item_votes(facts: Facts) -> Check:
     few = int((votes < FEW_ITEM_VOTES).sum())
     middle = float(np.median(votes))
     finding = f"Half of the items have {many(middle, 'vote')} or more; "
-    finding += (
-        f"every item has at least {FEW_ITEM_VOTES}."
-        if not few
-        else f"{count(few)} of {count(len(votes))} have fewer than {FEW_ITEM_VOTES}."
-    )
+    finding += (f"every item has at least {FEW_ITEM_VOTES}." if not few
+        else f"{count(few)} of {count(len(votes))} have fewer than {FEW_ITEM_VOTES}.")  # fmt: skip
     state: State = "good" if few <= 0.1 * len(votes) else "care"
     if middle < FEW_ITEM_VOTES / 2:
         state = "bad"
@@ -451,12 +421,9 @@ def _worker_votes(facts: Facts) -> Check:
     thin = votes < FEW_WORKER_VOTES
     share = float(votes[thin].sum() / votes.sum())
     finding = f"Half of the workers gave {many(float(np.median(votes)), 'vote')} or more; "
-    finding += (
-        f"all gave at least {FEW_WORKER_VOTES}."
-        if not thin.any()
-        else f"{count(int(thin.sum()))} of {count(len(votes))} gave fewer than "
-        f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes."
-    )
+    finding += (f"all gave at least {FEW_WORKER_VOTES}." if not thin.any()
+                else f"{count(int(thin.sum()))} of {count(len(votes))} gave fewer than "
+                f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes.")  # fmt: skip
     state = _graded(share, (0.2, 0.6))
     advice = "Let each worker judge more pairs: a few votes imply little about who gave them."
     return Check("worker-votes", title, state, finding, advice if state != "good" else "")
@@ -476,13 +443,11 @@ def _connected(facts: Facts) -> Check:
     sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
     return Check(
-        "connected",
-        title,
-        "care",
+        "connected", title, "care",
         f"The items fall into {count(number)} groups ({shown} items) without a comparison "
         "between them. Ranks hold within a group only.",
         "If the groups should be on one scale, ask for votes on pairs across them.",
-    )
+    )  # fmt: skip
 
 
 def _sign(facts: Facts) -> Check:
@@ -498,11 +463,9 @@ def _sign(facts: Facts) -> Check:
                      f"{facts.fit.method} takes the majority's word for which end is the "
                      "better one.")  # fmt: skip
     state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
-    result = {
-        "good": "most informative workers vote with it",
+    result = {"good": "most informative workers vote with it",
         "care": "only somewhat more informative workers vote with it than against it",
-        "bad": "about as many informative workers vote against it as with it",
-    }[state]
+        "bad": "about as many informative workers vote against it as with it"}[state]  # fmt: skip
     needed = s.get("gold_needed")
     advice = "The order itself is too uncertain for known answers to settle it: more votes first."
     if needed:
@@ -543,15 +506,11 @@ def _flagged(facts: Facts) -> Check:
         return Check("flagged", title, "good", "No worker is flagged as random, one-sided or "
                      "adversarial.")  # fmt: skip
     state = _graded(population.flagged_share, FLAGGED_SHARE)
-    kinds = ", ".join(
-        f"{count(int((population.verdict == word).sum()))} {word}"
-        for word in ("random", "one-sided", "adversarial")
-        if (population.verdict == word).any()
-    )
-    finding = (
-        f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); they "
-        f"gave {percent(population.flagged_share)} of the votes."
-    )
+    kinds = ", ".join(f"{count(int((population.verdict == word).sum()))} {word}"
+                      for word in ("random", "one-sided", "adversarial")
+                      if (population.verdict == word).any())  # fmt: skip
+    finding = (f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); "
+               f"they gave {percent(population.flagged_share)} of the votes.")  # fmt: skip
     advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
     return Check("flagged", title, state, finding, advice)
 
@@ -564,10 +523,8 @@ def _one_worker(facts: Facts) -> Check:
     most = float(population.votes.max() / population.votes.sum())
     influence = float(population.influence[who])
     name = shortened(label(facts.fit.worker_table["worker"][who]), 40)
-    finding = (
-        f"The busiest worker gave {percent(most)} of the votes; the most influential "
-        f"(“{name}”) has {percent(influence)} of the influence on the scores."
-    )
+    finding = (f"The busiest worker gave {percent(most)} of the votes; the most influential "
+               f"(“{name}”) has {percent(influence)} of the influence on the scores.")  # fmt: skip
     state = _graded(max(most, influence), ONE_WORKER)
     advice = "One worker carries much of the ranking: let others judge the same pairs."
     return Check("one-worker", title, state, finding, advice if state != "good" else "")
@@ -586,12 +543,9 @@ def _work_times(facts: Facts) -> Check | None:
     quick = known & (seconds < QUICK * usual)
     flagged = quick & facts.population.flagged if facts.population.judged else np.zeros_like(quick)
     finding = f"Half of the workers take {usual:.3g} seconds or more for an answer; "
-    finding += (
-        "nobody takes less than a third of that."
-        if not quick.any()
+    finding += ("nobody takes less than a third of that." if not quick.any()
         else f"{count(int(quick.sum()))} of {count(int(known.sum()))} take less than a third of "
-        f"that, {count(int(flagged.sum()))} of them flagged by their votes."
-    )
+        f"that, {count(int(flagged.sum()))} of them flagged by their votes.")  # fmt: skip
     others = int((quick & ~flagged).sum())
     advice = "Look at the quick workers whose votes are not flagged." if others else ""
     finding += " Times are shown only; verdicts come from the votes."
@@ -622,11 +576,8 @@ def _sides(facts: Facts) -> Check:
         else "no more for one side than the scores explain"
     )
     finding = f"{percent(share)} of the decided votes went to the left item; {explained}. "
-    finding += (
-        f"{many(int(always.sum()), 'worker')} nearly always chose one side."
-        if always.any()
-        else "No worker nearly always chose one side."
-    )
+    finding += (f"{many(int(always.sum()), 'worker')} nearly always chose one side." if always.any()
+                else "No worker nearly always chose one side.")  # fmt: skip
     if modelled:
         finding += " The fit estimates a side bias of every worker and corrects the scores for it."
     advice = "Show every pair in both orders, and look at the one-sided workers."
@@ -638,9 +589,8 @@ def _calibration(facts: Facts) -> Check:
     if isinstance(found, str):
         return Check("calibration", title, "none", found)
     state = _graded(found.gap, CALIBRATION)
-    finding = (
-        f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} of them"
-    )
+    finding = (f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} "
+               "of them")  # fmt: skip
     if found.log_loss >= COIN:
         return Check("calibration", title, "bad", f"{finding}, no better than a coin.",
                      "These votes hold little that can be relied on: check how they were "

@@ -119,9 +119,8 @@ def _settled(
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
     penalty, again = _Precision(prior.precision, prior.own), _anew(rule)
-    scores, at, trace = minimise_with_slopes(
-        engine, penalty=penalty, mean=mean, sd=sd, rule=again, start=start
-    )
+    scores, at, trace = minimise_with_slopes(engine, penalty=penalty, mean=mean, sd=sd, rule=again,
+                                             start=start)  # fmt: skip
     return _mode(engine, prior, scores, at, trace, again, penalty)
 
 

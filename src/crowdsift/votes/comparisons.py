@@ -287,11 +287,9 @@ class EncodedVotes:
         return replace(self, item_class=frozen(codes), class_names=tuple(names))
 
     def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Self:
-        """Add pairs known for certain as the votes of one more worker, the last.
-
-        For methods that know what to do with a worker of known reliability; `n_gold` marks it.
-        Its votes have the winner first, also where sides are known: they say nothing of a side.
-        """
+        """Add pairs known for certain as the votes of one more worker, the last."""
+        # For methods that know what to do with a worker of known reliability; `n_gold` marks it.
+        # Its votes have the winner first, also where sides are known: they say nothing of a side.
         if self.n_gold:
             raise InputError("these comparisons hold gold already", source=self.source)
         self.require_rows("gold")
