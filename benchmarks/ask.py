@@ -69,7 +69,7 @@ def recorded(name: str) -> tuple[list[Any], list[Any], np.ndarray, Draw]:
 
 def study(
     items: list[Any], draw: Draw, goal: str, arm: str, seed: int, workers: Any = (),
-    confidence: float = 0.95,
+    confidence: float = 0.95, most: int = MOST,
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Votes until the goal is settled (or MOST), and the items claimed."""
     random = np.random.default_rng([seed, 11])
@@ -78,7 +78,7 @@ def study(
     assert selector.items.tolist() == items
     state = selector.stopping(confidence=confidence)
     votes = 0
-    while votes < MOST and not state.settled:
+    while votes < most and not state.settled:
         votes += 1
         if arm == "random":
             a, b = (int(x) for x in random.choice(len(items), 2, replace=False))
@@ -127,25 +127,33 @@ def replay(names: list[str], runs: int, goals: list[str], processes: int) -> Non
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
-def _covered(seed: int) -> tuple[int, tuple[int, int, int], int]:
-    """The need of a study with a drawn truth, and the plan made before it."""
-    random = np.random.default_rng([seed, 3])
-    items = [f"i{n}" for n in range(6)]
-    truth = random.standard_normal(len(items))
+PLANNED, PLANS = 2_000, 10  # votes of a study, and plans that the studies share
+
+
+def _need(seed: int) -> int:
+    """The need of a study with a truth drawn from what a plan before any vote assumes."""
+    truth = np.random.default_rng([seed, 3]).standard_normal(6)
 
     def draw(own: np.random.Generator, a: int, b: int) -> tuple[float, Any]:
         return float(own.random() < 1.0 / (1.0 + np.exp(truth[b] - truth[a]))), None
 
-    votes, _ = study(items, draw, "first", "chosen", seed)
-    made = crowdsift.plan(items=items, goal="first", runs=39, most=MOST, seed=seed)
-    return votes, made.interval, made.most
+    return study([f"i{n}" for n in range(6)], draw, "first", "chosen", seed, most=PLANNED)[0]
+
+
+def _planned(seed: int) -> tuple[int, int, int]:
+    items = [f"i{n}" for n in range(6)]
+    return crowdsift.plan(items=items, runs=39, most=PLANNED, seed=seed).interval
 
 
 def plans(runs: int, processes: int) -> None:
     with ProcessPoolExecutor(processes) as pool:
-        found = list(pool.map(_covered, range(runs)))
-    inside = sum(low <= votes <= high for votes, (low, _, high), _ in found)
-    print(f"plan: the need lies in the 90 % interval in {inside} of {runs} studies")
+        stated, needs = list(pool.map(_planned, range(PLANS))), list(pool.map(_need, range(runs)))
+    ends = [stated[n % PLANS] for n in range(runs)]
+    inside = sum(low <= need <= high for need, (low, _, high) in zip(needs, ends, strict=True))
+    below = sum(need < low for need, (low, *_) in zip(needs, ends, strict=True))
+    capped = sum(high >= PLANNED for *_, high in stated)
+    print(f"plan: need within the 90 % interval in {inside} of {runs} studies, below in {below}")
+    print(f"{capped} of {PLANS} intervals end at {PLANNED}, where studies end; one is {stated[0]}")
 
 
 def load(judges: int = 50, votes: int = 3_000, pause: float = 0.5) -> None:

@@ -33,12 +33,11 @@ _PLAN_SECONDS, _PLAN_RUNS = 4.0, 19
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
 
 
-def study_votes(path: str, hidden: frozenset[str] = frozenset()) -> Comparisons | None:
+def study_votes(path: str) -> Comparisons | None:
     """Return the votes of a study; None if there are none."""
-    rows = [row for row in read_votes(path) if row[3] not in hidden]
-    if not rows:
+    if not (rows := read_votes(path)):
         return None
-    left, right, winner, worker = (list(column) for column in list(zip(*rows, strict=True))[:4])
+    left, right, winner, worker, *_ = (list(column) for column in zip(*rows, strict=True))
     outcome = [_OUTCOME[answer] for answer in winner]
     return Comparisons.from_arrays(left, right, worker=worker, outcome=outcome, sides_known=True,
                                    threads=1)  # fmt: skip
@@ -110,7 +109,7 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
 
 def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) -> dict[str, Any]:
     """Return how many more votes the goal needs, or the next goal if this one is settled."""
-    top = {1: 3, 0: 0}.get(goal.top, 0) if settled else goal.top
+    top = (3 if goal.top == 1 else 0) if settled else goal.top
     if (settled and not top) or top >= len(selector.items):
         return {}
     wanted, votes = Goal(top), int(selector.votes_taken)

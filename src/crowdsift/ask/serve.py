@@ -177,7 +177,7 @@ def serve(store: Store, listening: socket.socket, started: Callable[[], None]) -
         made = Application(store, digests[0], invitation)
         config = uvicorn.Config(
             made.app, log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=3, ws="none",
+            timeout_graceful_shutdown=3, timeout_keep_alive=75, ws="none",
         )  # fmt: skip
         server = Server(config)
 
