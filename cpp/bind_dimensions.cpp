@@ -183,8 +183,9 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
     core.def(
         "dimension_residuals",
         [](std::shared_ptr<Core> self, Matrix<double> x, Matrix<double> weights, In<double> width,
-           std::size_t n_gold, bool ties, int part) {
+           In<double> taken, std::size_t n_gold, bool ties, int part) {
             require_moments(*self, weights, nullptr);
+            self->require_workers(taken, "taken");
             const std::size_t D = x.shape(1), E = weights.shape(1);
             require(x, self->votes.n_items, D, "positions");
             self->require_workers(width, "width");
@@ -196,10 +197,11 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
                               false,       width.data(),
                               ties,        static_cast<Part>(part)};
             std::vector<float> r(self->votes.n);
-            self->run([&] { residuals(space, weights.data(), r.data(), self->pool); });
+            self->run(
+                [&] { residuals(space, weights.data(), taken.data(), r.data(), self->pool); });
             return ResidualsBinding{self, std::move(r)};
         },
-        "positions"_a, "weights"_a, "width"_a, "n_gold"_a, "ties"_a, "part"_a);
+        "positions"_a, "weights"_a, "width"_a, "taken"_a, "n_gold"_a, "ties"_a, "part"_a);
     core.def(
         "dimension_loss",
         [](Core& self, Matrix<double> x, Anything covariance, Matrix<double> weights,

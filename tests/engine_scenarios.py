@@ -233,7 +233,9 @@ def dimensions(engine: Engine, seed: int) -> Results:
         shares = rng.dirichlet(np.ones(4), S)
         response = passes.response(x, crowd, a, shares, width, facts.ties)
         yield Named("response", response, SETTLED)
-        residuals = passes.residuals(x, a, width, facts.ties, int(part))
+        residuals = passes.residuals(
+            x, a, width, rng.integers(2, size=S) * 1.0, facts.ties, int(part)
+        )
         yield Named("residuals.diagonal", residuals.diagonal(), SINGLE)
         v = rng.normal(size=(K, 3))
         yield Named("residuals.multiply", residuals.multiply(v), SINGLE)

@@ -186,8 +186,9 @@ class Core:
         ties: bool, part: int,
     ) -> tuple[_F64, _F64, _F64, _F64, float, _F64, ItemBlocks]: ...  # fmt: skip
     def dimension_residuals(
-        self, positions: _F64, weights: _F64, width: _F64, n_gold: int, ties: bool, part: int
-    ) -> Residuals: ...
+        self, positions: _F64, weights: _F64, width: _F64, taken: _F64, n_gold: int, ties: bool,
+        part: int,
+    ) -> Residuals: ...  # fmt: skip
     def dimension_loss(
         self, positions: _F64, covariance: _F64, weights: _F64, second: _F64, width: _F64,
         n_gold: int, ties: bool, part: int,

@@ -172,11 +172,11 @@ class ReferenceDimensions:
         return value, first, bend
 
     def residuals(
-        self, positions: Any, weights: Any, width: Any, ties: bool, part: int
+        self, positions: Any, weights: Any, width: Any, taken: Any, ties: bool, part: int
     ) -> Residuals:
         d, _ = self._differences(positions, np.zeros((*positions.shape, positions.shape[1])),
                                  weights.shape[1])  # fmt: skip
-        n = np.where(self.gold, 0.0, self._weights(part))
+        n = np.where(self.gold | (taken[self.s] == 0.0), 0.0, self._weights(part))
         _, r, _ = self._slopes((weights[self.s] * d).sum(1), width, ties, n, 1.0)
         return Residuals(self, r)
 

@@ -489,17 +489,20 @@ struct ItemBlocks {
 
 // Derivatives of the log-likelihood of votes in z at the means of weights: what is left of votes
 // that the model explains. Half the votes are turned in every column but the first, by a hash, so
-// that these columns show what chance does.
-inline void residuals(const Space& space, const double* mean, float* out, ThreadPool& pool) {
+// that these columns show what chance does. Votes of workers who are not `taken` have none.
+inline void residuals(const Space& space, const double* mean, const double* taken, float* out,
+                      ThreadPool& pool) {
     const Votes& votes = space.votes;
     const std::vector<std::size_t> ranges = votes.worker_ranges(pool.size());
     pool.run(ranges.size() - 1, [&](std::size_t range) {
         for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s)
             for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                out[i] = 0.0F;
+                if (taken[s] == 0.0 || space.gold(s)) continue;
                 double d[kMostWeights], z = 0.0;
                 space.difference(i, s, d);
                 for (std::size_t p = 0; p < space.E; ++p) z += mean[s * space.E + p] * d[p];
-                const double n = space.gold(s) ? 0.0 : space.weight(i, s);
+                const double n = space.weight(i, s);
                 out[i] = static_cast<float>(Slope(VoteTerms(space, i, s, n), z, 1.0).first);
             }
     });

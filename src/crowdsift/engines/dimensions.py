@@ -69,9 +69,12 @@ class Dimensions(Protocol):
         """Update the weights of every worker, from its moments before."""
 
     def residuals(
-        self, positions: Items, weights: Workers, width: Workers, ties: bool, part: int
-    ) -> Operator:
+        self, positions: Items, weights: Workers, width: Workers, taken: Workers, ties: bool,
+        part: int,
+    ) -> Operator:  # fmt: skip
         """Return Σ_s (u u' - Σ r² e e'), r the residuals of a worker's votes and u = Σ r e.
+
+        Over the workers who are taken: those whose entry is not 0.
 
         In products with several columns half the votes are turned in all columns but the first:
         what chance does. The diagonal is that of Σ r² e e'.

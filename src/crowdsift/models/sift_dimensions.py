@@ -67,8 +67,8 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
     setting = Setting(required(engine.dimensions), width, ties, facts.component)
     one = begin(estimate.scores, estimate.score_sd**2, np.stack(columns, 1), np.stack(sds, 1))
     if asked:
-        return _estimate(estimate, engine, setting, fitted(setting, one, asked), ())
-    state, tried = search(setting, one, _most(engine))
+        return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), ())
+    state, tried = search(setting, one, _most(engine), facts.loads)
     trials = tuple(Trial(*each) for each in tried)
     if state is None:
         tested = float(facts.loads.sum())

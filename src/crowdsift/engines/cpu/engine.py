@@ -454,13 +454,15 @@ class CpuDimensions:
         return DimensionUpdate(*found[:-1], CpuBlocks(self._votes, found[-1]))
 
     def residuals(
-        self, positions: Vector, weights: Vector, width: Vector, ties: bool, part: int
-    ) -> CpuProducts:
+        self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool,
+        part: int,
+    ) -> CpuProducts:  # fmt: skip
         """Products of residuals; see the protocol."""
         self._votes.passes += 1
         found = self._votes.core.dimension_residuals(
-            vector(positions), vector(weights), vector(width), self._votes.facts.n_gold, ties, part
-        )
+            vector(positions), vector(weights), vector(width), vector(taken),
+            self._votes.facts.n_gold, ties, part,
+        )  # fmt: skip
         return CpuProducts(self._votes, found.multiply, found.diagonal)
 
     def log_probability(

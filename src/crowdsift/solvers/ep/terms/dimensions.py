@@ -37,10 +37,12 @@ _GOLD = 1.0 / 9.0  # precision of the weights of gold
 _SHARE = 3e-7  # of the bound, where that is more
 _NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, or becomes exact
 _MOST, _STEPS = 300, 6  # iterations, and those of conjugate gradients in each
+_FIRST = 10  # iterations in one dimension, where more are asked for
 _NEW_VARIANCE = 0.5  # of the weights of a new dimension
 _NOBODY = np.log([0.97, 0.01, 0.01, 0.01])  # shares while a new dimension finds its people
 _HELD = 6  # iterations so
-_LANCZOS, _COLUMNS = 14, 8  # steps of the residual test, and its columns
+_LANCZOS, _COLUMNS = 14, 8  # steps of the residual test (half for a part), and its columns
+_TESTED, _TESTED_EACH = 100_000, 10  # votes of that test, at least: in all, and of an item
 _BEYOND_CHANCE = 3.5  # standard deviations of an eigenvalue by chance, from which on to try
 
 
@@ -308,13 +310,16 @@ class Tried(NamedTuple):
     left_out_loss: float
 
 
-def search(setting: Setting, one: State, most: int) -> tuple[State | None, tuple[Tried, ...]]:
+def search(
+    setting: Setting, one: State, most: int, loads: Vector
+) -> tuple[State | None, tuple[Tried, ...]]:
     """Return the state of the number of dimensions that evidence and left-out votes choose."""
     # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is
     # kept if the bound of the evidence rises by more than 3 nats and the loss of the other votes
-    # falls. None stands for one dimension; `one` is where the run of one dimension ended.
+    # falls. None stands for one dimension; `one` is where the run of one dimension ended, `loads`
+    # are the numbers of votes of workers.
     kept, out = setting._replace(part=Part.KEPT), setting._replace(part=Part.LEFT_OUT)
-    direction, values = leading_residual(setting, one.positions, one.weights)
+    direction, values = leading_residual(setting, one.positions, one.weights, _some(setting, loads))
     if most < 2 or not beyond_chance(values):
         return None, ()
     best = run(kept, one)
@@ -333,11 +338,11 @@ def search(setting: Setting, one: State, most: int) -> tuple[State | None, tuple
     return (run(setting, best) if best.count > 1 else None), tuple(trials)
 
 
-def fitted(setting: Setting, one: State, count: int) -> State:
+def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
     """Return the state of a given number of dimensions."""
-    state = run(setting, one)
+    state, some = run(setting, one, most=_FIRST), _some(setting, loads)
     while state.count < count:
-        direction, _ = leading_residual(setting, state.positions, state.weights)
+        direction, _ = leading_residual(setting, state.positions, state.weights, some)
         state = run(setting, state.extended(direction), _HELD)
     return state
 
@@ -348,20 +353,31 @@ def beyond_chance(values: Vector) -> bool:
     return bool(values[0] > chance.mean() + _BEYOND_CHANCE * chance.std(ddof=1))
 
 
-def leading_residual(setting: Setting, positions: Vector, weights: Vector) -> tuple[Vector, Vector]:
+def _some(setting: Setting, loads: Vector) -> Vector | None:
+    """Every k-th worker, so that the first test takes a part of many votes; None is everybody."""
+    enough = max(_TESTED, _TESTED_EACH * len(setting.component))
+    step = max(int(float(loads.sum()) / enough), 1)
+    return None if step < 2 else np.asarray(np.arange(len(loads)) % step == 0, np.float64)
+
+
+def leading_residual(
+    setting: Setting, positions: Vector, weights: Vector, taken: Vector | None = None
+) -> tuple[Vector, Vector]:
     """Return the direction shared by residuals of a worker, and its eigenvalue beside chance."""
     # Return a vector over items of root mean square 1, and the largest eigenvalues: of the
     # residuals, then of residuals with random signs.
     K, count = len(positions), _COLUMNS
+    steps = _LANCZOS if taken is None else _LANCZOS // 2
+    taken = np.ones(len(weights)) if taken is None else taken
     operator = setting.passes.residuals(
-        positions, weights, setting.width, setting.ties, int(setting.part)
+        positions, weights, setting.width, taken, setting.ties, int(setting.part)
     )
     degrees = operator.diagonal()
     scale = ((degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300)))[:, None]
     q = np.stack([np.roll(arbitrary(K), c) for c in range(count)], axis=1) * (scale > 0)
     q = q / np.maximum(np.linalg.norm(q, axis=0), 1e-300)
     basis, alphas, betas = [q], [], []
-    for _ in range(min(_LANCZOS, K - 1)):
+    for _ in range(min(steps, K - 1)):
         w = scale * operator.multiply(scale * basis[-1])
         alphas.append((w * basis[-1]).sum(axis=0))
         for each in basis + basis:
