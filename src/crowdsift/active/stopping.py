@@ -96,13 +96,6 @@ def stopping(belief: Belief, goal: Goal, confidence: float = 0.95) -> Stopping:
     """Say whether a goal is settled, however often one looks.
 
     The error of the statement is at most 1 - confidence over the whole study.
-
-    Examples
-    --------
-    >>> from crowdsift.active.beliefs import Joint
-    >>> known = Joint(np.array([2.0, 0.0, -2.0]), 0.05 * np.eye(3))
-    >>> stopping(known, Goal(1)).settled
-    True
     """
     order = np.argsort(-belief.mean, kind="stable")
     n, top = len(order), goal.top

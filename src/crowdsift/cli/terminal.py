@@ -49,13 +49,7 @@ def warn(notes: tuple[str, ...]) -> None:
 
 
 def to_json(value: Any) -> str:
-    r"""Return one line of JSON, with characters that control a terminal or text direction escaped.
-
-    Examples
-    --------
-    >>> print(to_json("\x9b31m, \u202e, é"), end="")
-    "\u009b31m, \u202e, é"
-    """
+    r"""Return one line of JSON, with control characters of terminals and directions escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 

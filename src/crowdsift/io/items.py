@@ -72,15 +72,7 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
 
 
 def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
-    """Return the votes with the class of every item, from a mapping or from "ITEMS.csv:COLUMN".
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> votes = Comparisons.from_arrays(["a"], ["b"])
-    >>> with_classes(votes, {"a": "fruit", "b": "nut"}).item_class.tolist()
-    [0, 1]
-    """
+    """Return the votes with the class of every item, from a mapping or from "ITEMS.csv:COLUMN"."""
     if classes is None:
         return votes
     if isinstance(classes, Mapping):

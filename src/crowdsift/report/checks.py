@@ -164,13 +164,7 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
 
 
 def overall(checks: list[Check]) -> tuple[State, str, str]:
-    """Return the answer that all checks give together: its state, a heading and a sentence.
-
-    Examples
-    --------
-    >>> overall([Check("a", "A", "good", ""), Check("b", "B", "care", "")])[1]
-    'Mostly, with care'
-    """
+    """Return the answer that all checks give together: its state, a heading and a sentence."""
     bad = [check.title for check in checks if check.state == "bad"]
     care = [check.title for check in checks if check.state == "care"]
     passed = sum(check.state == "good" for check in checks)

@@ -128,13 +128,6 @@ def decisions(fit: Fit) -> Table:
     fit
         A fit whose method judges workers. The median time of answers is taken from its table of
         workers, where it is known; it changes no suggestion.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
-    >>> list(decisions(crowdsift.fit(votes)))
-    ['worker', 'verdict', 'reason', 'votes', 'median_seconds', 'suggestion']
     """
     table = fit.worker_table
     accused = np.isin(table["verdict"].astype(str), ACCUSED)

@@ -54,13 +54,7 @@ def is_empty(label: Any) -> bool:
 
 
 def shown(label: Any) -> str:
-    r"""Write a label for a message: on one line, without control characters, cut if it is long.
-
-    Examples
-    --------
-    >>> shown("a\x1b[31m"), shown("word " * 50)
-    ("'a\\x1b[31m'", "'word word word word word word word word word word word wo...'")
-    """
+    r"""Write a label for a message: on one line, without control characters, cut if it is long."""
     if isinstance(label, str | bytes) and len(label) > 60:
         start = repr(label[:57])
         return f"{start[:-1]}...{start[-1]}"

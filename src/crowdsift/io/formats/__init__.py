@@ -223,15 +223,7 @@ def filter_names(names: Iterable[str], mark: str) -> list[str]:
 
 
 def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in the side they name.
-
-    Examples
-    --------
-    >>> side_columns(["Input.image_a", "Input.image_b", "Input.prompt"])
-    [('Input.image_a', 'Input.image_b')]
-    >>> side_columns(["textLeft", "textRight"]), side_columns(["text1", "text2"])
-    ([('textLeft', 'textRight')], [('text1', 'text2')])
-    """
+    """Return pairs of names that differ only in the side they name."""
     words = {name: _words(name) for name in names}
     found = []
     for one, first in words.items():
