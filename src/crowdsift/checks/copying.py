@@ -191,11 +191,7 @@ def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) ->
 
 
 def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> Vector:
-    """Return the z of identical answers of all tested pairs of workers; 0 where it may be chance.
-
-    What a crowd has in common explains nothing where most of the crowd are copies, so this test
-    uses no other workers.
-    """
+    """Return z of identical answers of tested pairs of workers, by no others; 0 if by chance."""
     i, j = pairs.cells
     same = (cells.votes[i] == cells.votes[j]) & (cells.wins[i] == cells.wins[j])
     at = np.searchsorted(wanted := tested.one * n_workers + tested.two,
@@ -577,10 +573,7 @@ class Effects:
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
     def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
-        """Return probabilities of cells given votes of others on their pair, and the variance left.
-
-        The cells are of one pair of items row by row; what all of them hold is left out.
-        """
+        """Return probabilities of cells given votes of others, and the variance left."""
         unit = self._cells.unit[cells[0]]
         residual: Vector = self._residual_sum[unit].astype(np.float64)
         weight: Vector = self._weight_sum[unit].astype(np.float64)

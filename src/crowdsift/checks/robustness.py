@@ -317,11 +317,7 @@ _TRIED = 6  # workers whose removal is computed, of those with the largest influ
 
 
 class VotePath:
-    """Votes to remove one after the other, so that two scores change their order.
-
-    `model`, `weight`, `scores`: the model that stands for the fit, the weights of its rows, and its
-    scores.
-    """
+    """Choose votes to remove one after the other, so that two scores change their order."""
 
     def __init__(
         self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float
@@ -358,10 +354,7 @@ class VotePath:
 
 
 class WorkerPath:
-    """Workers to remove one after the other, at most `most`; see `VotePath`.
-
-    `worker` is that of every row, and rises.
-    """
+    """Choose workers, at most `most`, to remove one after the other; rows are sorted by worker."""
 
     def __init__(
         self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float,

@@ -351,7 +351,7 @@ class Model(ABC):
         self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate,
         progress: Progress | None = None,
     ) -> Estimate | None:  # fmt: skip
-        """Fit with an effect of groups of votes; None if the evidence does not support one."""
+        """Fit with an effect of groups of votes; None if the evidence supports none."""
         # In `engine` an item within a group is an item; `whole` and `before` are without groups.
         return None
 

@@ -70,10 +70,7 @@ class OwnVotes(NamedTuple):
 
 
 def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: float = 0.0) -> Values:
-    """P(d < 0) and P(d > 0), a row each, of pairs whose Gaussian posterior by all votes is given.
-
-    `effect`: the variance of what a pair has of its own, on which votes depend beside d.
-    """
+    """Return P(d < 0) and P(d > 0) of pairs; `effect` is the variance of a pair's own effect."""
     result = np.empty((2, len(mean)))
     ends = np.append(votes.starts[1:], len(votes.sign))
     most = max(_NUMBERS // (2 * _NODES * votes.weight.shape[1]), 1)

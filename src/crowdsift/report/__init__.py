@@ -28,10 +28,7 @@ STAGES = (
 
 
 class Report:
-    """A finished report; in a notebook it shows itself.
-
-    `html`: the page.
-    """
+    """Hold a finished report as `html`; a notebook displays it."""
 
     def __init__(self, html: str) -> None:
         self.html = html

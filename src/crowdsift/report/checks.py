@@ -145,7 +145,7 @@ def _crowd(fit: Fit) -> list[str]:
 
 
 def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
-    """Return how many votes on pairs of the first with its rivals would separate them, roughly."""
+    """Return how many votes between the first and its rivals would separate them, roughly."""
     # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
     if not len(rivals) or not slope > 0.0:

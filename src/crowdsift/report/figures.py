@@ -323,10 +323,7 @@ class Slope(NamedTuple):
 
 
 def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
-    """Return at most `most` items of the first component that are among the best in either ranking.
-
-    `code`: the code of every row of the table of items in the votes, by which `found` is ordered.
-    """
+    """Return at most `most` items of the first component that are among the best either way."""
     component = fit.item_table["component"]
     before, rank = found.before[code], found.rank[code]
     after = np.where(rank > 0, rank, 10**9)
@@ -459,10 +456,7 @@ def verdict_bar(population: Population) -> str:
 
 
 class Drawing:
-    """An SVG picture under construction.
-
-    `width`, `height`: of the picture, in its own units; one is a pixel at full size.
-    """
+    """Build an SVG picture of this width and height; a unit is a pixel at full size."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.width, self.height = width, height

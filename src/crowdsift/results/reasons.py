@@ -121,13 +121,7 @@ def decisions(fit: Fit) -> Table:
     Random, one-sided and adversarial workers get "review". They get "block" if they have at least
     20 votes and that class has a probability of 99 %; a random worker must also have
     `p_above_random` of at most 75 %. Reliable, weak, distinct and undecided workers get "pay".
-    Whether to invite weak workers again is up to you.
-
-    Parameters
-    ----------
-    fit
-        A fit whose method judges workers. The median time of answers is taken from its table of
-        workers, where it is known; it changes no suggestion.
+    The median time of answers changes no suggestion.
     """
     table = fit.worker_table
     accused = np.isin(table["verdict"].astype(str), ACCUSED)

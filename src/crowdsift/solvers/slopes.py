@@ -129,10 +129,7 @@ _MOST_WON = 0.9  # share of votes in the first scores, at most
 
 
 class CommonSlope:
-    """-log-likelihood + ½rᵀPr, one slope for all: convex.
-
-    `tolerance`: the largest step that counts as none; passes need not be finer.
-    """
+    """Minimise -log-likelihood + ½rᵀPr with one slope for all: convex."""
 
     def __init__(
         self, engine: Engine, penalty: float | ScorePrior, slope: float = 1.0,

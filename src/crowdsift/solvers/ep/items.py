@@ -138,10 +138,7 @@ class ItemsState(Protocol):
 
 
 class ItemPrior:
-    """Scores ~ N(0, C), C with parameters that are learned as the run goes.
-
-    `n_items`: the number of scores; `at_rest`: whether the parameters have settled.
-    """
+    """Hold the prior N(0, C) of scores, of which C is learned; `at_rest` says that it settled."""
 
     n_items: int
     at_rest: bool = False  # whether the parameters have settled

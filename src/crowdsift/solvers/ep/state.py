@@ -76,10 +76,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Where an earlier run ended: scores, their variances, and what it learned of the crowd.
-
-    `sites` are those of its votes where they were kept, in the codes of the votes at hand.
-    """
+    """Hold the end of an earlier run: scores, variances, the crowd, and sites if they were kept."""
 
     means: Vector
     variances: Vector
@@ -91,10 +88,7 @@ class WarmStart:
 
 
 class SavedSites(NamedTuple):
-    """The sites of votes, one entry a vote, in any order, and adaptive grids by worker.
-
-    As `crowdsift.engines.grid.VoteSites`, with the worker of every vote.
-    """
+    """Hold the sites of votes in any order, the worker of each, and adaptive grids by worker."""
 
     worker: NDArray[np.uint32]
     winner: NDArray[np.uint32]

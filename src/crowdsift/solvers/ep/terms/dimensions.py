@@ -47,10 +47,7 @@ _BEYOND_CHANCE = 3.5  # standard deviations of an eigenvalue by chance, from whi
 
 
 class Dimensions(Term):
-    """Let workers weigh several dimensions of the items.
-
-    It is tried after all others on the estimate of a run: its solver is of another kind.
-    """
+    """Let workers weigh several dimensions of items; tried last, by a separate solver."""
 
     name = "dimensions"
     subject = "several dimensions"
