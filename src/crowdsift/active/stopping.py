@@ -93,10 +93,7 @@ def log_evidence(mean: Vector, variance: Vector) -> Vector:
 
 
 def stopping(belief: Belief, goal: Goal, confidence: float = 0.95) -> Stopping:
-    """Say whether a goal is settled, however often one looks.
-
-    The error of the statement is at most 1 - confidence over the whole study.
-    """
+    """Say whether a goal is settled, with an error of at most 1 - confidence over the study."""
     order = np.argsort(-belief.mean, kind="stable")
     n, top = len(order), goal.top
     if top:

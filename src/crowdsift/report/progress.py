@@ -21,10 +21,7 @@ _WINDOW = 6  # iterations by which the rate of convergence is judged
 
 
 class Forecast:
-    """Estimates how far a fit is and how long it may take, from the measures of its iterations.
-
-    Measures fall by about the same factor an iteration; the last few tell the factor.
-    """
+    """Estimate the progress of a fit and its time left from the rate of the last measures."""
 
     def __init__(self, tolerance: float | None) -> None:
         self._tolerance = tolerance if tolerance and tolerance > 0.0 else None

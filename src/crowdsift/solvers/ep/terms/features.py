@@ -192,11 +192,7 @@ class WeightPosterior(NamedTuple):
 
 
 class FeaturePrior(ItemPrior):
-    """The prior of one run; the shares are learned as it goes.
-
-    `blocks`: X_b, one row an item, columns centred, rows of mean square norm 1.
-    `shares`: ρ_b.
-    """
+    """Hold the prior of a run: `blocks` X_b by item, centred, and the learned `shares` ρ_b."""
 
     def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
         self.blocks = tuple(blocks)
