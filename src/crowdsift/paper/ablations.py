@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from crowdsift.fitting import Fit
 
-__all__ = ["GRIDS", "Ablations"]
-
 _SIGNED = tuple(tenth / 10 for tenth in range(-10, 11, 2))
 _POSITIVE = tuple(tenth / 10 for tenth in range(0, 11, 2))
 _TOLERANCES = tuple(10.0**-power for power in range(2, 11))

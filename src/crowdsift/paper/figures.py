@@ -12,8 +12,6 @@ from crowdsift.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Figure", "Line", "Panel", "require_matplotlib"]
-
 # One colour and marker a method in all figures; the colours are told apart by the colour-blind.
 _STYLES = {
     "sift": ("#000000", "o"),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from crowdsift.lab.simulation import Simulation
 
-__all__ = ["ORACLE", "oracle_scores"]
-
 #: Its name among the methods of an experiment; it is none of `crowdsift.models.MODELS`.
 ORACLE = "oracle"
 

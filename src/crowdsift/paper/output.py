@@ -14,8 +14,6 @@ from crowdsift.paper.text import FOLDER, comma_separated
 if TYPE_CHECKING:
     from crowdsift.paper.base import Experiment, Page, Record
 
-__all__ = ["content", "described", "fits_wanted", "write"]
-
 Files = dict[str, str | Iterable[bytes]]
 
 

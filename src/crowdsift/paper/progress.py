@@ -13,8 +13,6 @@ from rich.progress import Progress as Bar
 if TYPE_CHECKING:
     from crowdsift.paper.runner import Progress
 
-__all__ = ["shown"]
-
 
 @contextmanager
 def shown(title: str) -> Iterator[Progress]:

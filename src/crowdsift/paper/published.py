@@ -9,8 +9,6 @@ from pathlib import Path
 from crowdsift.lab import datasets
 from crowdsift.paper.summary import Cell, Key, like_published
 
-__all__ = ["MISSING", "Published"]
-
 MISSING = ("The published figures are not there (set CROWDSIFT_REFERENCE to their folder), so "
            "ours stand alone.\n")  # fmt: skip
 

@@ -20,8 +20,6 @@ from crowdsift.paper.summary import Standing, cells, mean_rows, standing
 from crowdsift.paper.text import beside, markdown_table, notes, share
 from crowdsift.paper.votes import TITLES, RealVotes
 
-__all__ = ["Real"]
-
 _NAMES = ("data", "penalty")
 _FAR = 0.01  # from the published figure, which has no standard error
 

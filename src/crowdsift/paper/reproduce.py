@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.paper.base import Experiment
     from crowdsift.paper.runner import Progress
 
-__all__ = ["perform", "reproduce"]
-
 
 def reproduce(
     name: str, out: Path, options: Options | None = None, *, jobs: int | None = None,

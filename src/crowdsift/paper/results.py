@@ -16,8 +16,6 @@ from crowdsift.paper.text import FOLDER
 if TYPE_CHECKING:
     from crowdsift.paper.base import Experiment, Record
 
-__all__ = ["write_results"]
-
 _LARGE = 1_000_000  # bytes of a table that is left out
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crowdsift.paper.base import Experiment, Options, Record, Setting
     from crowdsift.paper.store import Store
 
-__all__ = ["Progress", "run_missing"]
-
 #: Called with how much of the work is done, of how much, and how many settings of how many.
 Progress = Callable[[float, float, int, int], None]
 

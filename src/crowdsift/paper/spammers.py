@@ -31,8 +31,6 @@ from crowdsift.paper.summary import (
 from crowdsift.paper.text import beside, figure_link, markdown_table
 from crowdsift.paper.votes import TITLES, RealVotes
 
-__all__ = ["PERCENTS", "Spammers"]
-
 #: How many spammers are added, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
 _QUICK: dict[str, dict[str, tuple[int, ...]]] = {"passage": dict.fromkeys(KINDS, (20, 80, 233)),

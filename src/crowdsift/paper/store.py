@@ -24,8 +24,6 @@ from crowdsift.paper.base import Options
 if TYPE_CHECKING:
     from crowdsift.paper.base import Experiment, Record, Setting
 
-__all__ = ["Store", "made_with"]
-
 _RUN = "run.json"
 _FINISHED = "finished.jsonl"
 

@@ -9,11 +9,6 @@ from typing import Any
 
 from crowdsift.paper.names import DEFAULT, EIGHT, FIGURES, METRICS, Record
 
-__all__ = [
-    "MARGIN", "Cell", "Key", "Standing", "cells", "like_published", "mean_rows", "seeds_text",
-    "standing",
-]  # fmt: skip
-
 MARGIN = 0.001  # accuracies closer than this are a tie
 
 # The paper turns the scores of these by the truth, so that their published figures are up to

@@ -33,8 +33,6 @@ from crowdsift.paper.summary import (
 )
 from crowdsift.paper.text import beside, figure_link, markdown_table
 
-__all__ = ["RANGES", "SWEEPS", "Synthetic", "distinct_settings", "judged_by"]
-
 _NEAR = 2.0  # standard errors
 _COMPARED = ("In brackets the published figure and ours minus it; ‡ marks more than two standard "
              "errors of that difference, ours and theirs taken together. As in the paper the "

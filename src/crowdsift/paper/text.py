@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["beside", "comma_separated", "figure_link", "markdown_table", "notes", "share"]
-
 FOLDER = "{folder}"  # stands in a page for the way to its figures and tables
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["TITLES", "RealVotes"]
-
 TITLES = {"passage": "Passage", "faceage_subset": "FaceAge, subset", "faceage": "FaceAge"}
 
 

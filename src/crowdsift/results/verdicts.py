@@ -70,15 +70,8 @@ def words_of(
     The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked
     first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`.
 
-    `evidence`: logarithms of averaged likelihoods, columns adversarial, random, informative and
-    perhaps one-sided; `useful`: the probability of being informative, by the distribution of
-    workers and the probability that the sign of the scores is right; `intervals`: lower and upper
-    limits of reliability, those of the table and those of 90 %; `votes`, `agreement`: the number of
-    decided votes, and the share that agrees with others (NaN where unknown); `left_share`: the
-    share of decided votes for the left item (NaN where sides are unknown); `distinct`: in several
-    dimensions, the probability that most of what explains the votes lies outside the reported
-    direction; the evidence of adversarial types is -inf where there is no common direction, since
-    mirrored workers are then as good as others.
+    `evidence` holds logarithms of averaged likelihoods, columns adversarial, random, informative and
+    perhaps one-sided; it is -inf for adversarial types if there is no common direction.
     """
     adversarial, random, informative = evidence[:, :3].T
     above, below, inside, little = (np.ones(len(votes), bool) for _ in range(4))
