@@ -59,20 +59,17 @@ def words_of(
     votes: Vector, agreement: Vector, left_share: Vector, one_sided: NDArray[np.bool_],
     distinct: Vector | None = None,
 ) -> NDArray[np.object_]:  # fmt: skip
-    """Return a verdict for every worker: the one rule for all methods.
-
-    Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the
-    worker's own votes under a class of types must be 3 nats above that under another class. No
-    verdict contradicts what stands beside it in a table: an interval must be where the verdict
-    says at the level of the table and at 90 %, and the agreement with others must not be on the
-    other side of one half. Nobody is accused who is useful with a probability above 10 %.
-
-    The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked
-    first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`.
-
-    `evidence` holds logarithms of averaged likelihoods, columns adversarial, random, informative and
-    perhaps one-sided; it is -inf for adversarial types if there is no common direction.
-    """
+    """Return a verdict for every worker: the one rule for all methods."""
+    # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of
+    # the worker's own votes under a class of types must be 3 nats above that under another class.
+    # No verdict contradicts what stands beside it in a table: an interval must be where the verdict
+    # says at the level of the table and at 90 %, and the agreement with others must not be on the
+    # other side of one half. Nobody is accused who is useful with a probability above 10 %. The
+    # table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked
+    # first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and
+    # `reliable`. `evidence` holds logarithms of averaged likelihoods, columns adversarial, random,
+    # informative and perhaps one-sided; it is -inf for adversarial types if there is no common
+    # direction.
     adversarial, random, informative = evidence[:, :3].T
     above, below, inside, little = (np.ones(len(votes), bool) for _ in range(4))
     for lower, upper in intervals:

@@ -154,17 +154,13 @@ class Source(ABC):
         raise NotImplementedError
 
     def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
-        """Return the sorted text labels of columns and the codes of each, or MISSING.
-
-        None where the source has no quick way to do so; see `labels`.
-        """
+        """Return the sorted text labels of columns and the codes of each, or MISSING."""
+        # None where the source has no quick way to do so; see `labels`.
         return None
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """Write every loaded column and further ones, in the order of the rows.
-
-        `kind` is "json" (one object a line), "csv" or "parquet".
-        """
+        """Write every loaded column and further ones, in the order of the rows."""
+        # `kind` is "json" (one object a line), "csv" or "parquet".
         raise NotImplementedError
 
     def place(self, row: int) -> tuple[str, int]:
@@ -248,11 +244,9 @@ class Source(ABC):
         return items, one, two
 
     def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """Read a column of finite numbers, each within the limits of its role.
-
-        The roles are outcome, weight, feature and number. The limits are checked before any
-        rounding to float32.
-        """
+        """Read a column of finite numbers, each within the limits of its role."""
+        # The roles are outcome, weight, feature and number. The limits are checked before any
+        # rounding to float32.
         values = self.numbers(column)
         row = first_outside(values, role)
         if row is None:
@@ -338,10 +332,8 @@ def as_numbers(column: NDArray[Any]) -> NDArray[np.float64] | NDArray[np.float32
 
 
 def number_of(value: Any) -> float:
-    """Return one entry as a number, NaN where it is none; the same texts as in a file of votes.
-
-    Python also takes 1_000 and digits of other scripts, which files are refused for.
-    """
+    """Return one entry as a number, NaN where it is none; the same texts as in a file of votes."""
+    # Python also takes 1_000 and digits of other scripts, which files are refused for.
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return float("nan")
     try:
