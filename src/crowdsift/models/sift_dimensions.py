@@ -96,10 +96,8 @@ def _estimate(
         variance = np.diag(whole) - 1.0 / found.component_size
         if exact_items(facts.component).any():
             precision = _precision(whole, facts.component)
-    side, side_sd = (
-        np.zeros(facts.n_workers) if each is None else each
-        for each in (workers.side_bias, workers.side_sd)
-    )
+    side, side_sd = (np.zeros(facts.n_workers) if each is None else each
+                     for each in (workers.side_bias, workers.side_sd))  # fmt: skip
     count = workers.quantiles.shape[1]
     rest = (np.tile(each[:, None], count) for each in (setting.width, side, side_sd**2))
     return replace(
@@ -210,9 +208,8 @@ def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
     second = V + weights[:, :, None] * weights[:, None, :]
     width = workers.extra.get("tie_width", np.zeros(len(weights)))
     passes = required(engine.dimensions)
-    return passes.log_probability(
-        found.positions, blocks, weights, second, width, "tie_width" in workers.extra, int(Part.ALL)
-    )[0]
+    return passes.log_probability(found.positions, blocks, weights, second, width,
+                                  "tie_width" in workers.extra, int(Part.ALL))[0]  # fmt: skip
 
 
 def _basis(state: State, direction: Vector) -> Vector:
@@ -239,9 +236,8 @@ def _score_covariance(
     touched = np.minimum(2.0 * facts.loads, K) * D
     if float(touched @ touched) > _RESPONSE_WORK:
         return plain
-    curvature = setting.passes.response(
-        state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties
-    )
+    curvature = setting.passes.response(state.positions, state.crowd, state.weights, state.shares,
+                                        setting.width, setting.ties)  # fmt: skip
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # μ, or the weights of gold
     if not facts.n_gold:

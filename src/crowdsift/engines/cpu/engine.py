@@ -192,9 +192,8 @@ class CpuSites:
     ) -> float:
         """Predictive log-likelihood by pair; see the protocol."""
         reliability, width, side, side_variance = (vector(column) for column in points)
-        return self._inner.pair_likelihood(
-            vector(differences), vector(variances), reliability, width, side, side_variance
-        )
+        return self._inner.pair_likelihood(vector(differences), vector(variances), reliability,
+                                           width, side, side_variance)  # fmt: skip
 
 
 def _priors(own: WorkerPriors | None) -> _Priors:
@@ -405,9 +404,8 @@ class CpuLikelihood:
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Value and derivatives; see the protocol."""
         self._votes.passes += 1
-        value, items, workers, blocks, schur = self._votes.core.derivatives(
-            likelihood, vector(scores), vector(theta)
-        )
+        value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood,
+            vector(scores), vector(theta))  # fmt: skip
         return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
 
     def fit_workers(
@@ -416,9 +414,8 @@ class CpuLikelihood:
     ) -> Vector:  # fmt: skip
         """Every worker's parameters at their maximum; see the protocol."""
         self._votes.passes += 1
-        return self._votes.core.fit_workers(
-            likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
-        )
+        return self._votes.core.fit_workers(likelihood, vector(scores), vector(theta),
+            vector(centre), penalty, *bounds, tolerance)  # fmt: skip
 
 
 class CpuSchur:
@@ -560,17 +557,15 @@ class CpuSlopes:
             value, gradient, hessian = core.common_slope(scores, float(slopes[0]), resolution)
             curvature = np.full(len(slopes), np.inf)
         else:
-            value, gradient, slopes, curvature, hessian = core.own_slopes(
-                scores, slopes, *prior, resolution
-            )
+            value, gradient, slopes, curvature, hessian = core.own_slopes(scores, slopes, *prior,
+                resolution)  # fmt: skip
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Return derivatives in the scores; see the protocol."""
         self._votes.passes += 1
-        value, gradient, information, laplacian = self._votes.core.curvature(
-            vector(scores), vector(slopes)
-        )
+        value, gradient, information, laplacian = self._votes.core.curvature(vector(scores),
+            vector(slopes))  # fmt: skip
         return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
 
 
@@ -583,9 +578,8 @@ class CpuEM:
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
         """Run the E-step; see the protocol."""
         self._votes.passes += 1
-        inner, value, precision, laplacian, rhs = self._votes.core.e_step(
-            vector(scores), vector(slopes), resolution
-        )
+        inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores),
+            vector(slopes), resolution)  # fmt: skip
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
         return CpuEStep(self._votes, inner, value, precision, system)
 
