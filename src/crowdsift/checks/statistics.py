@@ -244,16 +244,19 @@ def calibrated(
 
 
 def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
-    """Return infit and outfit of workers and of items."""
-    # With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
-    # Σ(y-p)²/ΣW; both are 1 on average where the model holds, larger where votes are noisier,
-    # smaller where they follow the scores more than they should. Ties are left aside. The infit has
-    # variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score, and the third
-    # central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it
-    # normal. The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`. For
-    # workers p is that of typical reliability: who is noisier than that, misfits. For items it is
-    # `own`, the probability by each vote's worker, calibrated: an item does not misfit because bad
-    # workers voted on it.
+    """Return infit and outfit of workers and of items.
+
+    With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
+    Σ(y-p)²/ΣW; both are 1 on average where the model holds, larger where votes are noisier, smaller
+    where they follow the scores more than they should. Ties are left aside. The infit has
+    variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score, and the third
+    central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it normal.
+    The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
+
+    For workers p is that of typical reliability: who is noisier than that, misfits. For items it is
+    `own`, the probability by each vote's worker, calibrated: an item does not misfit because bad
+    workers voted on it.
+    """
     scores, who = _by_code(fit, votes), votes.worker_codes().astype(np.int64)
     typical = np.full(len(votes), typical_reliability(fit))
     gap = scores[votes.first] - scores[votes.second]
