@@ -212,7 +212,7 @@ def estimate_votes(
 
 
 def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
-    """Centre the scores, set their sign by gold, drop gold's rows; return how gold agrees."""
+    """Centre the scores, set a free sign by gold, drop gold's rows; return how gold agrees."""
     # Return the estimate and, if gold settles only the sign, how gold agrees with the scores.
     model, gold = opened.model, opened.gold
     component = opened.engine.facts.component if found.component is None else found.component
