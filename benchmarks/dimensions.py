@@ -1,13 +1,21 @@
 """What several dimensions are worth: left-out votes, planted crowds, one-dimensional crowds, speed.
 
-Run with ``python -m benchmarks.dimensions NAME [--seeds N]``; NAME is loss, planted, crowds or
-speed. Seeds count from 0.
+Run with ``python -m benchmarks.dimensions NAME [--seeds N]``; NAME is loss, planted, crowds,
+speed, tastes or verdicts. Seeds count from 0; the last two draw their votes by ``judges.py`` in
+the folder ``samples`` beside that of the data, with seeds from 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import subprocess
+import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -101,9 +109,66 @@ def speed(options: argparse.Namespace) -> None:
         print(f"1e6 one-dimensional votes, dimensions {d}: {time.perf_counter() - began:.1f} s")
 
 
+def samples(seeds: int) -> Iterator[Path]:
+    """Folders with the votes of `judges.py`, a seed each; none where it is not there."""
+    script = data_folder().parent / "samples" / "judges.py"
+    if not script.is_file():
+        print(f"skipped: no {script.name} in the folder {script.parent.name}")
+        return
+    for seed in range(1, seeds + 1):
+        with TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, script, folder, "--seed", str(seed)], check=True,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
+            yield Path(folder)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def tastes(options: argparse.Namespace) -> None:
+    """Verdicts on people of a majority, of a minority, and at random, and who is to be blocked."""
+    found: Counter[tuple[str, str]] = Counter()
+    for folder in samples(options.seeds):
+        kind = {row["worker"]: row["kind"] for row in rows_of(folder / "tastes_workers.csv")}
+        table = crowdsift.fit(folder / "tastes.csv").decisions()
+        for worker, verdict, advice in zip(
+            table["worker"], table["verdict"], table["suggestion"], strict=True
+        ):
+            found[kind[str(worker)], str(verdict)] += 1
+            found[kind[str(worker)], f"({advice})"] += 1
+    for (who, what), count in sorted(found.items()):
+        print(f"{who}: {what} {count}")
+
+
+def verdicts(options: argparse.Namespace) -> None:
+    """Judges who share errors, 20 gold pairs: the other pairs that are right, and as stated."""
+    right, stated = [], []
+    for folder in samples(options.seeds):
+        gold = rows_of(folder / "verdicts_gold.csv")
+        known = {name: [row[name] for row in gold[:20]] for name in gold[0]}
+        fit = crowdsift.fit(folder / "verdicts", gold=known, worker_from_path=True)
+        won, lost = ([(row["id"], row[name]) for row in gold[20:]] for name in ("winner", "loser"))
+        p = np.asarray(fit.better(won, lost))
+        right.append(float(np.mean(p > 0.5)))
+        stated.append(p)
+        print(f"{fit.summary['dimensions']} dimensions, {right[-1]:.3f} right", flush=True)
+    if right:
+        p = np.concatenate(stated)
+        sure = np.maximum(p, 1.0 - p)
+        above = sure > 0.95
+        print(f"mean {np.mean(right):.3f}; of {above.sum()} stated above .95 (mean "
+              f"{sure[above].mean():.3f}) {np.mean(p[above] > 0.5):.3f} right")  # fmt: skip
+
+
+BENCHMARKS = {"loss": loss, "planted": planted, "crowds": crowds, "speed": speed,
+              "tastes": tastes, "verdicts": verdicts}  # fmt: skip
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=("loss", "planted", "crowds", "speed"))
+    parser.add_argument("name", choices=list(BENCHMARKS))
     parser.add_argument("--seeds", type=int, default=20)
     chosen = parser.parse_args()
-    {"loss": loss, "planted": planted, "crowds": crowds, "speed": speed}[chosen.name](chosen)
+    BENCHMARKS[chosen.name](chosen)
