@@ -280,6 +280,22 @@ def test_gold_settles_which_end_is_up_and_the_refit_follows_it():
     )
 
 
+def test_the_refit_follows_the_direction_of_gold():
+    rng = np.random.default_rng(3)
+    x, a = rng.normal(size=(20, 2)), rng.normal((1.0, 0.0), size=(60, 2))
+    a[:6] = 0.0  # random workers, to be flagged
+    who, one = np.repeat(np.arange(60), 150), rng.integers(20, size=9000)
+    two = (one + rng.integers(1, 20, 9000)) % 20
+    z = (a[who] * (x[one] - x[two])).sum(axis=1)
+    outcome = (rng.random(9000) < 1 / (1 + np.exp(-z))).astype(float)
+    votes = Comparisons.from_arrays(one, two, worker=who, outcome=outcome)
+    order = np.argsort(-x[:, 1])  # not what the crowd has in common
+    gold = {"winner": order[:5], "loser": order[-5:]}
+    fit = crowdsift.fit(votes, crowdsift.Sift(dimensions=2), gold=gold, threads=1)
+    assert fit.summary["direction"] == "gold"
+    assert gather(fit).without.tau > 0.9
+
+
 def test_what_the_page_names_makes_the_same_fit_again(tmp_path, monkeypatch):
     rng = np.random.default_rng(5)
     pairs = [rng.choice(5, 2, replace=False) for _ in range(400)]

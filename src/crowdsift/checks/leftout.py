@@ -17,6 +17,7 @@ from crowdsift.votes.graph import components, folds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.io.items import Gold
     from crowdsift.models import Estimate, Model
     from crowdsift.votes.comparisons import Comparisons
 
@@ -148,10 +149,11 @@ def predicted_probability(
 
 def fit_without(
     votes: Comparisons, model: Model, flagged: NDArray[np.bool_], scores: NDArray[np.float64], *,
-    mirror: bool = False, resources: Resources | None = None,
+    gold: Gold | None = None, mirror: bool = False, resources: Resources | None = None,
 ) -> Without | str:  # fmt: skip
     """Fit again without the votes of flagged workers, or say why not."""
-    # `mirror`: whether the sign was settled by more than the votes: the refit is turned to agree.
+    # `gold`: that of the fit; `mirror`: whether the sign was settled by more than the votes: the
+    # refit is turned to agree.
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
     keep = np.repeat(~flagged, np.diff(votes.offsets))
@@ -159,7 +161,7 @@ def fit_without(
         return "All votes come from flagged workers; without them nothing is left."
     kept = votes.select(keep)
     try:
-        estimate = estimate_votes(model, kept, resources or Resources())
+        estimate = estimate_votes(model, kept, resources or Resources(), gold)
     except CrowdsiftError as error:
         return f"The remaining votes could not be fitted: {error}"
     k = votes.n_items

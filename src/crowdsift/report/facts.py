@@ -14,6 +14,7 @@ from crowdsift.checks.leftout import Calibration, Without, calibrate, fit_withou
 from crowdsift.checks.statistics import fit_statistics
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
+from crowdsift.io.items import read_gold
 from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.results.build import side_shares
 from crowdsift.results.feature_table import WITHOUT_FEATURES
@@ -104,7 +105,8 @@ def gather(
         fit=fit, votes=votes, population=population, code=code, calibration=calibration,
         without=without
         or fit_without(
-            votes, model, population.flagged, scores, mirror=has_gold(fit), resources=where
+            votes, model, population.flagged, scores, gold=read_gold(fit.gold, votes),
+            mirror=has_gold(fit), resources=where,
         ),
         disputes=disputed_pairs(votes, population.flagged), side_excess=_side_excess(fit, votes),
         fingerprint=_fingerprint(votes), evidence=evidence,
@@ -144,7 +146,7 @@ def refit_model(fit: Fit) -> Model:
 
 
 def has_gold(fit: Fit) -> bool:
-    """Return whether gold pairs settled the sign; refits do not use them."""
+    """Return whether gold pairs settled the sign."""
     return fit.summary.get("gold_pairs") is not None
 
 

@@ -15,6 +15,7 @@ from crowdsift.checks.leftout import calibrate, fit_without
 from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.files import replace_file
+from crowdsift.io.items import read_gold
 from crowdsift.report.facts import (
     ABSENT,
     codes,
@@ -187,7 +188,7 @@ def without_flagged(
     code, scores = codes(fit, votes)
     flagged = describe_population(fit, votes).flagged
     found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit),
-                        resources=Resources.of(fit))  # fmt: skip
+                        gold=read_gold(fit.gold, votes), resources=Resources.of(fit))  # fmt: skip
     if isinstance(found, str):
         raise RequestError(found)
     shown = slopes(fit, code, found, top, top)
