@@ -269,6 +269,31 @@ def test_paths_of_workers(tmp_path: Path) -> None:
         crowdsift.read({"left": ["a"]}, worker_from_path=True)
 
 
+def test_verdict_files_are_updated(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for judge in ("ann", "bob", "cyd", "dan", "eve"):
+        rows = [{"id": f"p{task}", "output_1": f"{task} one", "output_2": f"{task} two",
+                 "swap": swap, "winner": "12"[(task + int(rng.random() < 0.15)) % 2]}
+                for task in range(40) for swap in (False, True)]  # fmt: skip
+        for part in (tmp_path / "all", tmp_path / ("new" if judge == "cyd" else "old")):
+            write(part / judge / "result.json", rows)
+    crowdsift.fit(tmp_path / "old", worker_from_path=True).save(tmp_path / "fit")
+    whole = crowdsift.fit(tmp_path / "all", worker_from_path=True)
+    for options in ({}, {"worker_from_path": True}):
+        found = crowdsift.load(tmp_path / "fit").update(tmp_path / "new", **options)
+        assert found.labels == whole.labels
+        assert found.worker_table["worker"].tolist() == whole.worker_table["worker"].tolist()
+        assert float(np.abs(whole.item_table["score"]).max()) > 0.5
+        np.testing.assert_allclose(found.item_table["score"], whole.item_table["score"], atol=1e-3)
+        assert found.votes is not None
+        assert whole.votes is not None
+        for name in ("first", "second", "outcome", "weight"):
+            assert getattr(found.votes, name).tolist() == getattr(whole.votes, name).tolist()
+    game = {"model": "m", "games": [{"score": "A>B"}, {"score": "B>A"}]}
+    games = [{**game, "category": "maths"}, {**game, "model": "n", "category": "code"}]
+    assert crowdsift.read(write(tmp_path / "hard.json", games), by="category").by == "category"
+
+
 def test_columns_of_workers(tmp_path: Path) -> None:
     text = "reply1,reply2,topic,r_ann,r_bob\nx,y,t,1,2\ny,z,t,0,\nx,z,u,2,\n"
     path = write(tmp_path / "wide.csv", text)

@@ -374,7 +374,7 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
 def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
     """Return a context column, which must not be one of the votes or of the results."""
     name = resolve_column(table, by, "the context (--by, by=)")
-    taken = [role for role, column in roles.items() if column == name and role != "context"]
+    taken = [role for role, column in roles.items() if column == name and role in ROLES]
     if taken:
         raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
     if name in _RESULT_COLUMNS:
