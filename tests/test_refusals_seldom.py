@@ -81,7 +81,7 @@ CALLS = {
         lambda: crowdsift.fit(
             frame(size=[1.0, 0.0, 1.0, 0.5]), "factor-bt", covariates=["size"]
         ).robustness(),
-        "depends on features or classes of the votes",
+        "depends on features, classes or panels of the votes",
     ),
     "a date finer than dates are": (
         lambda: crowdsift.fit(frame(), "bt").predict(np.datetime64("2024-01-01", "ns") + 1, "b"),

@@ -170,6 +170,25 @@ def test_gibbs_draws_have_the_moments_of_the_dense_posterior(monkeypatch):
     np.testing.assert_allclose(found.bias[:, 0].mean(axis=0), centring @ bias, atol=0.01)
 
 
+def test_sites_of_negative_precision_give_finite_scores():
+    """Nearly no votes: the sites of a judge have a negative precision, which is taken as none."""
+    L = np.zeros((2, 5, 5))
+    L[1] = -0.3 * (5 * np.eye(5) - 1)
+    found = panel_posterior(L, np.zeros((2, 5)), np.zeros(1, np.int64))
+    assert np.isfinite(found.mean).all()
+    assert (np.linalg.eigvalsh(found.covariance) > -1e-9).all()
+
+
+def test_robustness_of_trusted_votes_is_refused(fitted, monkeypatch, capsys):
+    with pytest.raises(RequestError, match="panels of the votes"):
+        fitted[2].robustness()
+    given = ["fit", "no.csv", "--trusted", "panel=human", "--robustness"]
+    monkeypatch.setattr("sys.argv", ["crowdsift", *given])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "leave --robustness or --trusted away" in " ".join(capsys.readouterr().err.split())
+
+
 def test_judges_beyond_the_limit_share_their_panel(monkeypatch):
     monkeypatch.setattr("crowdsift.votes.panels.MAX_JUDGES", 1)
     rows, _ = drawn_panel(people=50)

@@ -136,10 +136,11 @@ class _Search:
         if fit.votes is None:
             raise RequestError("a fit that was loaded does not hold its votes; fit them again to "
                                "ask for the robustness")  # fmt: skip
-        if fit.votes.features is not None or fit.votes.item_class is not None:
-            raise RequestError(f"{fit.method} also depends on features or classes of the votes, of "
-                               "which the influence is not known; use sift or bt for the "
-                               "robustness")  # fmt: skip
+        special = (fit.votes.features, fit.votes.item_class, fit.votes.panels)
+        if any(each is not None for each in special):
+            raise RequestError(f"{fit.method} also depends on features, classes or panels of the "
+                               "votes, of which the influence is not known; use sift or bt "
+                               "without them for the robustness")  # fmt: skip
         if fit.votes.choices is not None and model_of(fit).rankings != "pairs":
             raise RequestError("the robustness removes votes on single pairs, and these votes are "
                                "rankings; fit them without some of the workers and compare the "

@@ -65,7 +65,7 @@ def fit(
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
 
-    given, panel = hyper_parameters(settings or []), trusted_panel(trusted)
+    given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
     model = _named_model(method, given, dimensions, pooling, bool(by))
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,

@@ -420,10 +420,13 @@ GoalText = Annotated[
 ]
 
 
-def trusted_panel(given: list[str] | None) -> dict[str, list[str]] | None:
-    """Return the column and values of --trusted; refuse several columns."""
+def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[str]] | None:
+    """Return the column and values of --trusted; refuse several columns, and --robustness."""
     if not given:
         return None
+    if robustness:
+        raise RequestError("--robustness does not know the influence of votes on the scores of a "
+                           "trusted panel; leave --robustness or --trusted away")  # fmt: skip
     pairs = [each.partition("=") for each in given]
     columns = {column for column, _, _ in pairs}
     if len(columns) != 1 or not all(all(pair) for pair in pairs):

@@ -44,7 +44,9 @@ def panel_posterior(
 ) -> PanelPosterior:
     """Return the posterior of trusted scores and of biases."""
     # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel
-    # of each judge.
+    # of each judge. Sites of few votes may have negative precisions, which no Gaussian has.
+    values, vectors = np.linalg.eigh(L)
+    L = np.maximum(values, 0.0)[:, None] * vectors @ vectors.swapaxes(1, 2)
     rng, (judges, K) = np.random.default_rng(seed), (len(panel), L.shape[1])
     n = int(np.clip(_WORK / (max(judges, 1) * K**3), 8, 64))
     panels, eye = int(panel.max(initial=-1)) + 1, np.eye(K)
