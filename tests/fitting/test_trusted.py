@@ -234,3 +234,9 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, capsys, monkeypatch):
         cli.main()
     assert "Scores are those of panel=human" in capsys.readouterr().out
     assert (tmp_path / "fit" / "panel_bias.csv").exists()
+
+
+def test_contexts_are_refused_before_panels_are_compared():
+    rows, _ = drawn_panel(people=50)
+    with pytest.raises(RequestError, match=r"trusted votes \(.*or contexts .*not both"):
+        crowdsift.fit(rows, trusted={"panel": "human"}, by="panel")

@@ -294,6 +294,50 @@ def test_verdict_files_are_updated(tmp_path: Path) -> None:
     assert crowdsift.read(write(tmp_path / "hard.json", games), by="category").by == "category"
 
 
+def test_which_worker_counts(tmp_path: Path) -> None:
+    plain = [{"left": "a", "right": "b", "winner": "left", "worker": "someone"}]
+    for rows, name in ((plain, "worker"), ([alpaca(1), alpaca(2, "n")], "annotator")):
+        path = write(tmp_path / "x" / "ann.json", rows)
+        votes = crowdsift.read(path, worker_from_path=True)
+        assert votes.workers.tolist() == ["ann"]
+        assert votes.intake is not None
+        assert any(f"column {name} is not used" in note for note in votes.intake.notes)
+        own = crowdsift.read(path).intake
+        assert own is not None
+        assert not any("is not used" in note for note in own.notes)
+
+
+def test_files_of_two_formats(tmp_path: Path) -> None:
+    panda = {"cmp_key": "a_b", "response1": "x", "response2": "y", "annotator1": 1}
+    write(tmp_path / "x" / "b.json", [alpaca(1), alpaca(2, "n")])
+    for name in ("a.json", "c.json"):  # before the other file and after it
+        path = write(tmp_path / "x" / name, [panda])
+        with pytest.raises(InputError, match=r"of two formats .*pandalm.* apart"):
+            crowdsift.read(tmp_path / "x")
+        path.unlink()
+    write(tmp_path / "x" / "c.json", [{"left": "a", "right": "b", "winner": "left", "worker": "w"}])
+    with pytest.raises(InputError, match="of two formats"):
+        crowdsift.read(tmp_path / "x")
+
+
+def test_graded_fits_keep_no_votes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    pairs = [rng.permutation(6)[:2] for _ in range(300)]
+    rows = {"left": [f"i{a}" for a, _ in pairs], "right": [f"i{b}" for _, b in pairs],
+            "winner": [("A>>B" if a - b > 2 else "A>B") if a > b else "B>A" for a, b in pairs],
+            "worker": [f"w{k % 5}" for k in range(300)]}  # fmt: skip
+    for method in ("sift", "bt"):
+        crowdsift.fit(rows, method).save(tmp_path / method)
+        saved = crowdsift.load(tmp_path / method)
+        assert saved.votes is None
+        with pytest.raises(RequestError, match="graded answers"):
+            saved.update(rows)
+        with pytest.raises(RequestError, match="graded answers"):
+            crowdsift.next_pairs(saved)
+        with pytest.raises(RequestError, match="graded answers"):
+            crowdsift.export_votes(tmp_path / method, tmp_path / "out.csv")
+
+
 def test_columns_of_workers(tmp_path: Path) -> None:
     text = "reply1,reply2,topic,r_ann,r_bob\nx,y,t,1,2\ny,z,t,0,\nx,z,u,2,\n"
     path = write(tmp_path / "wide.csv", text)

@@ -298,7 +298,7 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
                                "itself with --fit (fitted=), or give texts (--texts)")  # fmt: skip
         return source, options
     if votes is None:
-        raise RequestError("the votes of this fit were not kept (there were too many, or with "
+        raise RequestError("the votes of this fit were not kept (too many, graded answers, or "
                            "features); export the file itself with --fit (fitted=)")  # fmt: skip
     if given := [name for name in options.changed() if name != "threads"]:
         raise RequestError(f"{', '.join(given)}: options of reading, and the votes of this folder "

@@ -429,8 +429,8 @@ class Selector:
 
 def _votes_of(found: Fit) -> Comparisons:
     if found.votes is None:
-        raise RequestError("the votes of this fit were not kept, so that nobody knows what was "
-                           "asked; give the votes instead")  # fmt: skip
+        raise RequestError("the votes of this fit were not kept (too many, graded answers, or "
+                           "features), so what was asked is not known; give the votes")  # fmt: skip
     return found.votes
 
 

@@ -110,6 +110,7 @@ def _required_votes(earlier: Fit) -> Comparisons:
     shaped = {"features of items": bool(summary.get("item_features")),
               "classes of items": votes is not None and votes.item_class is not None,
               "covariates": votes is not None and votes.features is not None,
+              "graded answers": "cut_point_2" in summary,
               f"votes that depend on each other by {column}": bool(column)}  # fmt: skip
     if reasons := [what for what, is_so in shaped.items() if is_so]:
         raise RequestError(f"a fit with {reasons[0]} cannot be updated, since these are not kept "
@@ -117,8 +118,8 @@ def _required_votes(earlier: Fit) -> Comparisons:
                            "options")  # fmt: skip
     if votes is None:
         raise RequestError(f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
-                           "covariates or classes of items, or a file was deleted); fit all votes "
-                           "with start=FOLDER (--start)")  # fmt: skip
+                           "covariates, graded answers or classes of items, or a file was "
+                           "deleted); fit all votes with start=FOLDER (--start)")  # fmt: skip
     return votes
 
 

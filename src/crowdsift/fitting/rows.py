@@ -194,6 +194,9 @@ def with_trusted(
     if column and not isinstance(model, Sift):
         raise RequestError(f"{model.name} has no trusted votes (--trusted, trusted=); use the "
                            "method sift, or leave the option away")  # fmt: skip
+    if column and votes.by:
+        raise RequestError("sift takes trusted votes (--trusted) or contexts (--by), not both at "
+                           "once yet; leave one of the two away")  # fmt: skip
     if not column or rows is None or rows.group is None:
         return votes, rows
     if rows.grouped_by != column:

@@ -19,6 +19,7 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.formats import known_formats
 from crowdsift.io.parts import (
     Part,
     condition_columns,
@@ -185,7 +186,13 @@ class FileSource(Source):
         first = self._parts[0]
         for name in names:
             if name not in part.names:
+                forms = [{f.name for f in known_formats() if f.fits(p.names, {})}
+                         for p in (first, part)]  # fmt: skip
                 shown = ", ".join(part.names[:20])
+                if (forms[0] or forms[1]) and not forms[0] & forms[1]:
+                    one, two = (min(form, default="another") for form in forms)
+                    shown += (f". The files are of two formats ({one} and {two}); fit the files "
+                              "of each format apart, in folders of their own")  # fmt: skip
                 raise InputError(
                     f"no column {name!r}, which {first.source} has; the columns here are {shown}",
                     source=part.source,
