@@ -23,6 +23,7 @@ class Server:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "crowdsift", "ask", *words, "--port", str(port)],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,
         )  # fmt: skip
         said = ""
         assert self.process.stdout is not None
@@ -45,8 +46,9 @@ class Server:
         self._end()
 
     def stop(self) -> int:
-        """End the server as Ctrl-C does, and return its status."""
-        self.process.send_signal(signal.SIGINT)
+        """End the server as Ctrl-C in a terminal does, and return its status."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        self.errors = self.process.stderr.read() if self.process.stderr else ""
         return self._end()
 
     def _end(self) -> int:

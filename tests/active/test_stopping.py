@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -130,6 +133,28 @@ def test_the_command_plans_before_and_after_votes(tmp_path, monkeypatch):
     after = CliRunner().invoke(app, ["plan", "votes.csv", "--json", "--most", "100"])
     assert after.exit_code == 0
     assert '"votes": 36' in after.output
+
+
+@pytest.mark.parametrize(
+    "words", [("--plot", "x.bmp"), ("--goal", "best"), ("--goal", "top-3"), ("--confidence", "2")]
+)
+def test_a_bad_plan_is_refused_before_anything_is_said(tmp_path, words):
+    (tmp_path / "items.csv").write_text("item\na\nb\nc\n")
+    done = subprocess.run([sys.executable, "-m", "crowdsift", "plan", "items.csv", *words],
+                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("crowdsift: error: ")
+    assert done.stderr.count("\n") == 1
+    assert "internal" not in done.stderr
+    assert not done.stdout
+
+
+def test_a_plan_is_made_within_one_context():
+    votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": [1, 1], "prompt": [1, 2]}
+    for given in (crowdsift.read(votes, by="prompt"), crowdsift.fit(votes, by="prompt")):
+        with pytest.raises(RequestError, match="within one context"):
+            plan(given)
+    assert plan(crowdsift.read({**votes, "prompt": [1, 1]}, by="prompt"), runs=19, most=50).votes
 
 
 def test_prices_of_panels_count(tmp_path, monkeypatch):

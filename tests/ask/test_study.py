@@ -477,6 +477,8 @@ def test_a_port_in_use_and_ctrl_c(server, tmp_path, items):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "choose another with --port" in done.stderr
     own = Server(tmp_path, "items.csv")
+    assert Client(own.port, own.owner).call("/api/study")[0] == 200  # the fits have begun, too
     assert own.stop() == 0
+    assert own.errors == "crowdsift: stopped. To go on: crowdsift ask --study study.sqlite\n"
     left = sorted(path.name for path in tmp_path.glob("study*"))
     assert left == ["study.sqlite", "study.sqlite.links.csv"]  # one plain file, to be copied

@@ -116,7 +116,12 @@ def plan(
     >>> low <= middle <= high
     True
     """
-    selector = votes
+    selector, source = votes, getattr(votes, "votes", votes)  # of a fit, or votes themselves
+    if getattr(source, "by", "") and len({each[0] for each in source.items}) > 1:
+        raise RequestError(
+            "a plan is made within one context, and these votes have several by "
+            f"{source.by!r}; give the votes of one, as VOTES --where COLUMN=VALUE"
+        )
     if not isinstance(votes, Selector):
         selector = Selector(votes, items=items, workers=(), goal=goal, refit=0, threads=threads)
     pool = selector.pooled()

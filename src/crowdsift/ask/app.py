@@ -161,6 +161,7 @@ class Application:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "crowdsift.ask.background", str(self.store.path),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=2**26,
+            start_new_session=True,  # Ctrl-C is for the server, which ends this process
         )  # fmt: skip
         task = asyncio.create_task(self._keep_fitting())
         self._changed.set()

@@ -151,14 +151,20 @@ def plan(
 ) -> None:  # fmt: skip
     """Say how many more votes a goal needs, by studies simulated from what is known."""
     import crowdsift
+    from crowdsift.active import Goal, checked_confidence
     from crowdsift.io import has_items, read_labels
 
+    Goal.of(goal, 10**6)
+    checked_confidence(confidence)
+    if plot is not None:
+        crowdsift.plots.require_ending(plot)
     given: Any = None
     items: Any = ()
     if Path(known).is_dir():
         given = crowdsift.load(known)
     elif not known.endswith((".sqlite", ".db")) and has_items(known):
         items = read_labels(known)
+        Goal.of(goal, len(items))
         say(f"Assumed before any vote: scores of the {len(items)} items are normal with standard "
             "deviation 1, and votes follow the odds exp(difference). Of two items drawn at random "
             "the better one gets about 73 % of the votes.")  # fmt: skip
