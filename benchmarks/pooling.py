@@ -4,19 +4,24 @@ python -m benchmarks.pooling contexts [SEEDS]    drawn contexts with planted dev
 python -m benchmarks.pooling arena FOLDER...     arena.jsonl by language, a folder per seed
 python -m benchmarks.pooling panel FOLDER...     panel.csv against models.csv, a folder per seed
 python -m benchmarks.pooling ppr FILE [DRAWS]    human votes beside three LLM judges
+python -m benchmarks.pooling prior [SEEDS]       left-out trusted votes choose the prior of biases
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 
 import crowdsift
 from crowdsift.fitting.estimate import Resources, estimate_votes, open_votes
+from crowdsift.solvers.ep import panels
 from crowdsift.votes.graph import folds
 
 ITEMS, CONTEXTS, WORKERS = 12, 10, 40
@@ -179,6 +184,88 @@ def ppr(path: str, draws: int) -> None:
               f"{means[4]:.0f} votes", flush=True)  # fmt: skip
 
 
+# Scale of shared biases, that of judges as a share of it, variance of outliers, freedom.
+GRID = [(*each, 2.0) for each in itertools.product((0.1, 0.2, 0.5, 1.0), (0.5, 1.0), (1.0, 16.0))]
+GRID += [(shared, 0.5, 16.0, freedom) for shared in (0.2, 0.5) for freedom in (1.0, 4.0)]
+CROWDS = [each for each in itertools.product((0.0, 0.1, 0.3, 0.6, 1.0), (False, True), (1, 4),
+                                             (60, 240, 960)) if each[0] or not each[1]]  # fmt: skip
+
+
+def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
+    """The log loss of 4,000 left-out trusted votes of one drawn crowd with every prior of GRID."""
+    size, heavy, judges, count = crowd
+    rng, K = np.random.default_rng([seed, CROWDS.index(crowd)]), 10
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.standard_t(2, shape) if heavy else rng.normal(size=shape)
+
+    quality, shared = rng.normal(size=K), size * draw(K)
+    own = size * rng.choice([0.0, 0.5, 1.0]) * draw(judges, K)
+    rows: list[tuple[int, int, int, str, str]] = []
+    for judge, total in [(-1, count + 4000)] + [(judge, 1000) for judge in range(judges)]:
+        seen = quality if judge < 0 else rng.uniform(0.6, 1.6) * (quality + shared + own[judge])
+        for _ in range(total):
+            i, j = rng.choice(K, 2, replace=False)
+            won = rng.random() < 1 / (1 + np.exp(seen[j] - seen[i]))
+            worker, panel = (f"j{judge}", "llm") if judge >= 0 else (f"p{len(rows) % 8}", "human")
+            rows.append((i, j, i if won else j, worker, panel))
+    names = ("left", "right", "winner", "worker", "panel")
+    test = np.array([row[:3] for row in rows[count : count + 4000]])
+    kept = zip(*(rows[:count] + rows[count + 4000 :]), strict=True)
+    votes = dict(zip(names, [[str(x) for x in column] for column in kept], strict=True))
+    with mock.patch.object(panels, "panel_posterior", wraps=panels.panel_posterior) as called:
+        fit = crowdsift.fit(votes, trusted={"panel": "human"}, threads=1)
+    sites = called.call_args.args
+    assert fit.votes is not None
+    found = fit.on_scale("logit")
+    order = [found.labels.index(label) for label in fit.votes.items]
+    mean = panels.panel_posterior(*sites).mean
+    unit = float(found.items["score"][order] @ mean / (mean @ mean))  # logits of a score of 1
+    place = {int(label): row for row, label in enumerate(fit.votes.items)}
+    won = np.array([place[k] for k in test[:, 2]])
+    lost = np.array([place[k] for k in test[:, 0] + test[:, 1] - test[:, 2]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    losses = []
+    for scale, ratio, outlier, freedom in GRID:
+        with mock.patch.multiple(panels, _SHARED=scale, _OWN=ratio * scale, _OUTLIER=outlier,
+                                 _FREEDOM=freedom, _WORK=16.0 * judges * K**3):  # fmt: skip
+            mean, C = panels.panel_posterior(*sites)[:2]
+        sd = np.sqrt(C[won, won] + C[lost, lost] - 2 * C[won, lost])
+        d = unit * (mean[won] - mean[lost] + nodes[:, None] * sd)
+        losses.append(float(-np.log(weights @ (1 / (1 + np.exp(-d))) / weights.sum()).mean()))
+    return [*losses, float(np.linalg.eigvalsh(sites[0][0])[0])]
+
+
+def losses_or_nan(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
+    """The losses and the least eigenvalue of trusted sites; NaN if there is no fit."""
+    try:
+        return prior_losses(crowd, seed)
+    except np.linalg.LinAlgError:
+        return [np.nan] * (len(GRID) + 1)
+
+
+def prior(seeds: int) -> None:
+    """Which prior of biases predicts left-out trusted votes best, over all drawn crowds."""
+    tasks = [(crowd, seed) for seed in range(seeds) for crowd in CROWDS]
+    with ProcessPoolExecutor(2) as pool:
+        table = np.array(list(pool.map(losses_or_nan, *zip(*tasks, strict=True))))
+    size = np.array([crowd[0] for crowd, _ in tasks])
+    heavy = np.array([crowd[1] for crowd, _ in tasks])
+    fitted = np.isfinite(table).all(axis=1)  # the same crowds for every prior
+    print(f"{(~fitted).sum()} of {len(tasks)} crowds have no fit")
+    for name, some in (("all", fitted), ("definite sites", fitted & (table[:, -1] > -1e-6))):
+        losses = table[some, :-1]
+        above = 1e4 * (losses - losses[:, losses.mean(axis=0).argmin(), None])
+        parts = [size == x for x in (0.0, 0.1, 0.3, 0.6, 1.0)] + [~heavy, heavy]
+        print(f"{name}: {len(losses)} crowds; loss, excess over the best in 1e-4 (s.e.), median; "
+              "for biases of 0 .1 .3 .6 1, Gaussian, heavy-tailed")  # fmt: skip
+        for k, each in enumerate(GRID):
+            error = above[:, k].std(ddof=1) / np.sqrt(len(losses))
+            cells = " ".join(f"{above[part[some], k].mean():+.1f}" for part in parts)
+            print(*each, f"{losses[:, k].mean():.5f} {above[:, k].mean():+.1f} ({error:.1f})",
+                  f"{np.median(above[:, k]):+.1f};", cells)  # fmt: skip
+
+
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if what == "contexts":
@@ -189,3 +276,5 @@ if __name__ == "__main__":
         panel(rest)
     elif what == "ppr":
         ppr(rest[0], int(rest[1]) if len(rest) > 1 else 100)
+    elif what == "prior":
+        prior(int(rest[0]) if rest else 2)

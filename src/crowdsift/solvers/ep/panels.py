@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Priors, scores being of variance 1: scaled inverse χ² of _FREEDOM for all variances, about
 # _SHARED² for the biases of panels and _OWN² for those of judges; c ~ N(1, _SLOPE²); the share of
 # outliers is Beta(1, 9).
-_FREEDOM, _SHARED, _OWN, _SLOPE, _OUTLIER, _SHARES = 2.0, 0.2, 0.1, 0.5, 16.0, (1.0, 9.0)
+_FREEDOM, _SHARED, _OWN, _SLOPE, _OUTLIER, _SHARES = 4.0, 0.2, 0.1, 0.5, 16.0, (1.0, 9.0)
 _BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7  # multiplications of one sweep
 
 
