@@ -112,7 +112,19 @@ def test_workers_explained_by_another_dimension_are_distinct_and_paid():
     assert made.worker_table["verdict"].tolist() == ["reliable"] * 6 + ["distinct"] * 2
     assert set(made.decisions()["suggestion"]) == {"pay"}
     text = made.decisions()["reason"][-1]
-    assert text.startswith("The answers are consistent, but they weigh other things")
+    assert "weigh other things than those of most workers." in text
+    assert "weigh other things than those of most workers:" in made.report(refit=False).html
+
+
+@pytest.mark.parametrize(
+    ("direction", "what"), [("gold", "gold pairs"), ("trusted", "trusted votes")]
+)
+def test_distinct_workers_differ_from_what_the_score_follows(direction, what):
+    made = fit(dimensions(direction=direction))
+    assert f"weigh other things than the {what} do." in made.decisions()["reason"][-1]
+    page = made.report(refit=False).html
+    assert f"weigh other things than the {what} do:" in page
+    assert "those of most workers" not in page
 
 
 @pytest.mark.parametrize(
@@ -265,8 +277,12 @@ def test_votes_are_explained_in_all_dimensions_by_checks():
     who, one, two = made.votes.worker_codes(), made.votes.first, made.votes.second
     z = ((known.positions[one] - known.positions[two]) * known.weights[who]).sum(axis=1)
     np.testing.assert_allclose(p, 1 / (1 + np.exp(-z)), atol=1e-12)
-    misfit = made.statistics().workers["misfit"]
-    assert not misfit[made.worker_table["verdict"] == "distinct"].any()
+    w = made.votes.weight
+    square, variance = w * (made.votes.outcome - p) ** 2, w * p * (1.0 - p)
+    infit = np.bincount(who, square) / np.bincount(who, variance)
+    found = made.statistics().workers
+    np.testing.assert_allclose(np.asarray(found["infit"], float), infit, atol=1e-9)
+    assert not np.asarray(found["misfit"]).any()
 
 
 def test_questions_count_what_other_dimensions_add():

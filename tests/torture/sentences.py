@@ -40,7 +40,7 @@ CLAIMS = {
     "do not differ clearly from guessing": "random",
     "mostly go against those of the other workers": "adversarial",
     "whichever item stood there": "one-sided",
-    "weigh other things than those of most workers": "distinct",
+    "but they weigh other things than": "distinct",
     "not enough to judge this worker": "undecided",
     "do not settle which end of the ranking is up": "undecided",
 }

@@ -1,6 +1,7 @@
 """Statistics of fit: separation, agreement, misfitting workers and items, intransitive triads.
 
-Those of comparative judgement and of Rasch measurement, for a worker of typical reliability.
+Those of comparative judgement and of Rasch measurement, for a worker of typical reliability or, in
+several dimensions, of the same weights.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ class FitStatistics:
     interval; None where no pair has two votes; `triads`: intransitive triads, and how many the
     model expects; `workers`, `items`: infit and outfit mean squares with their limits, the standard
     score of the infit, and whether it is too large to be chance for any of them: of workers against
-    one of typical reliability, of items given how reliable each of their workers is. Nothing
-    misfits where a diagnostic says that the votes hold no information; `scale_separation`: scale
-    separation reliability as comparative judgement publishes it; see `scale_separation`.
+    one of typical reliability (in several dimensions against their own weights), of items given how
+    reliable each of their workers is. Nothing misfits where a diagnostic says that the votes hold
+    no information; `scale_separation`: scale separation reliability as comparative judgement
+    publishes it; see `scale_separation`.
     """
 
     separation: Separation | None
@@ -129,9 +131,6 @@ def fit_statistics(
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
         workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)})
                           for table in (workers, items))  # fmt: skip
-    if "p_distinct" in fit.worker_table:  # noisier along the score alone: the verdict says so
-        misfit = workers["misfit"] & (fit.worker_table["verdict"] != "distinct")
-        workers = Table({**workers, "misfit": misfit.astype(bool)})
     return FitStatistics(
         separation=found, split_half=correlation, agreement=agreement_alpha(votes, fit.level),
         triads=count_triads(votes, p, seed), workers=workers, items=items,
@@ -253,9 +252,9 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it normal.
     The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
 
-    For workers p is that of typical reliability: who is noisier than that, misfits. For items it is
-    `own`, the probability by each vote's worker, calibrated: an item does not misfit because bad
-    workers voted on it.
+    For workers p is that of typical reliability: who is noisier than that, misfits. In several
+    dimensions, where no weights are typical, it is `own`, the probability by each vote's worker.
+    For items it is `own`, calibrated: an item does not misfit because bad workers voted on it.
     """
     scores, who = _by_code(fit, votes), votes.worker_codes().astype(np.int64)
     typical = np.full(len(votes), typical_reliability(fit))
@@ -265,6 +264,7 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     if votes.ties_are_outcomes:
         weight = np.where(votes.outcome == 0.5, 0.0, weight)
     own = np.clip(np.where(np.isfinite(own), own, alike), _LEAST, 1.0 - _LEAST)
+    of_workers = own if "p_distinct" in fit.worker_table else alike
     if votes.has_workers:
         own = calibrated(own, who, weight * y, weight, votes.n_workers, prior=1.0)
 
@@ -310,7 +310,7 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     of_items = table("item", votes.items, [votes.first, votes.second], own)
     row = positions(fit.labels, votes.items.tolist())
     of_items = Table({name: column[row] for name, column in of_items.items()})
-    return table("worker", votes.workers[:count], [who] if count else [], alike), of_items
+    return table("worker", votes.workers[:count], [who] if count else [], of_workers), of_items
 
 
 def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector, Vector]:

@@ -280,7 +280,8 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
     return Population(
         verdict=verdict, flagged=np.isin(verdict, FLAGGED), votes=count,
         influence=information / max(float(information.sum()), 1e-300), left_share=left,
-        decided=decided, reasons=reasons(table, level, fit.summary.get("sign_probability")),
+        decided=decided, reasons=reasons(table, level, fit.summary.get("sign_probability"),
+                                         fit.summary.get("direction", "common")),
         level=level, density=reliability_density(fit),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ from crowdsift.results.dimensions import (
     dimension_sentences,
     direction_sentence,
 )
-from crowdsift.results.reasons import SHORT
+from crowdsift.results.reasons import OTHERS, SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.summary import gold_sentence
 from crowdsift.results.words import (
@@ -222,6 +222,7 @@ def _sentences(facts: Facts) -> dict[str, Any]:
         "training": _training(facts) if is_preferences(fit) else "",
         "ranking": fit.summary.get("has_common", True), "direction": direction_sentence(fit),
         "dimensions": dimension_sentences(fit), "about_gold": gold_sentence(fit.summary),
+        "others": OTHERS[fit.summary.get("direction", "common")],
     }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ TEMPLATES = (
     "50\u00a0%).", "{0}.", "{0} of the decided answers chose the left item.",
     "The workers do not settle which end of the ranking is up, so this worker cannot be judged; "
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
-    "The answers are consistent, but they weigh other things than those of most workers.",
+    "The answers are consistent, but they weigh other things than {0}.",
     "{0} of {1} on pairs with a known answer (gold) are right.",
 )  # fmt: skip
 (_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
@@ -46,6 +46,10 @@ SHORT = (
     "{0} × typical", "less than typical", "like guessing", "against the others", "mostly {0}",
     "not settled by {0}", "", "", "", "sign not settled", "weighs other things", "gold: {0} of {1}",
 )  # fmt: skip
+
+# Than what distinct workers weigh other things, by the direction of the scores.
+OTHERS = {"common": "those of most workers", "gold": "the gold pairs do",
+          "trusted": "the trusted votes do"}  # fmt: skip
 
 _LOPSIDED = 0.8  # a share of one side worth a word
 _FEW = 10  # votes from which on it is
@@ -77,7 +81,9 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
             else (np.nan))  # fmt: skip
 
 
-def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list[list[Reason]]:
+def reasons(
+    table: Table, level: float = 0.0, sign: float | None = None, direction: str = "common"
+) -> list[list[Reason]]:
     """Return the reasons of every worker's verdict; empty where a method gives none."""
     # The first reason is that of the verdict, the others are the facts beside it. `sign`: the
     # probability that the sign of the scores is right; None where it is known.
@@ -88,7 +94,7 @@ def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list
     columns = (table[name].tolist() for name in names)
     typical = typical_reliability(table, level)
     plain = {"weak": Reason(_WEAK), "random": Reason(_RANDOM), "adversarial": Reason(_AGAINST),
-             "distinct": Reason(_DISTINCT)}  # fmt: skip
+             "distinct": Reason(_DISTINCT, (OTHERS[direction],))}  # fmt: skip
     gold = [table.get(f"gold_{name}", np.zeros(table.height)) for name in ("votes", "agreement")]
     result: list[list[Reason]] = []
     for row, (verdict, reliability, votes, agreed) in enumerate(zip(*columns, strict=True)):
@@ -147,8 +153,8 @@ def with_reasons(fit: Fit) -> Table:
 
 def reason_texts(fit: Fit) -> NDArray[np.object_]:
     """Return why every worker has its verdict, in sentences that can be sent to the worker."""
-    sign = fit.summary.get("sign_probability")
-    found = reasons(fit.worker_table, random_level(model_of(fit)), sign)
+    sign, direction = fit.summary.get("sign_probability"), fit.summary.get("direction", "common")
+    found = reasons(fit.worker_table, random_level(model_of(fit)), sign, direction)
     texts = np.empty(len(found), dtype=object)
     texts[:] = [" ".join(map(str, each)).replace("\u00a0", " ") for each in found]
     return texts
