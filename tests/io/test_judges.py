@@ -338,6 +338,20 @@ def test_graded_fits_keep_no_votes(tmp_path: Path) -> None:
             crowdsift.export_votes(tmp_path / method, tmp_path / "out.csv")
 
 
+def test_columns_of_annotators_are_named(tmp_path: Path) -> None:
+    row = {"cmp_key": "a_b", "response1": "x", "response2": "y", "annotator1": 1}
+    rows = [{**row, "annotator2": 2}, {**row, "annotator2": None}, {**row, "annotator2": ""}]
+    intake = crowdsift.read(write(tmp_path / "panda.json", rows)).intake
+    assert intake is not None
+    assert any("3 rows or more: annotator2 (2);" in note for note in intake.notes)
+    bad = write(tmp_path / "panda.json", [rows[0], {**rows[0], "annotator2": 7}])
+    with pytest.raises(InputError, match="column 'annotator2'"):
+        crowdsift.read(bad)
+    wide = {"left": ["a", "b"], "right": ["b", "c"], "ann": ["left", "left"], "bob": ["tie", "?!"]}
+    with pytest.raises(InputError, match="column 'bob'"):
+        crowdsift.read(wide, worker_columns=["ann", "bob"])
+
+
 def test_columns_of_workers(tmp_path: Path) -> None:
     text = "reply1,reply2,topic,r_ann,r_bob\nx,y,t,1,2\ny,z,t,0,\nx,z,u,2,\n"
     path = write(tmp_path / "wide.csv", text)

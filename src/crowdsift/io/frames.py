@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -49,10 +50,20 @@ class MemorySource(ArraySource):
         write_records(columns, path, kind, added)
 
 
+def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Name the columns of answers, as workers, that are empty in half of the rows or more."""
+    votes = list(zip(columns["worker"], columns.get("winner", columns["worker"]), strict=True))
+    rows, empty = Counter(w for w, _ in votes), Counter(w for w, x in votes if is_empty(x))
+    few = [f"{name} ({count:,})" for name, count in empty.items() if 2 * count >= rows[name]]
+    return (f"columns of answers that are empty in half of the {max(rows.values()):,} rows or "
+            f"more: {', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are "
+            "counted, not used",) if few else ()  # fmt: skip
+
+
 class MeltedSource(MemorySource):
     """Rows of another source, repeated for every column of answers (winner and worker)."""
 
-    has_blanks = True
+    has_blanks = by_column = True
 
     def __init__(self, origin: Source, answers: Sequence[str], condition: str) -> None:
         kept = [n for n in origin.names if n not in (*answers, "winner", "worker")]
@@ -67,15 +78,7 @@ class MeltedSource(MemorySource):
         columns["worker"] = [name for _ in rows for name in answers]
         super().__init__(columns, source=origin.source)
         self.backend, self.notes, self._origin = origin.backend, origin.notes, origin
-        half = {name: sum(is_empty(row[len(kept) + place]) for row in rows)
-                for place, name in enumerate(answers)}  # fmt: skip
-        few = [f"{name} ({count:,})" for name, count in half.items() if 2 * count >= len(rows)]
-        if few:
-            self.notes += (
-                f"columns of answers that are empty in half of the {len(rows):,} rows or more: "
-                f"{', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are counted, "
-                "not used",
-            )
+        self.notes += _half_empty(columns)
 
     def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
         """See `Source.load`; the condition was applied when the rows were unpivoted."""
@@ -415,6 +418,8 @@ class UnfoldedSource(ArraySource):
     ) -> None:
         super().__init__(unfolded.columns, source=origin.source)
         self.backend, self.notes = origin.backend, origin.notes
+        self.by_column = all(w in origin.names for w in unfolded.columns.get("worker", (None,)))
+        self.notes += _half_empty(unfolded.columns) if self.by_column else ()
         self._origin, self.unfolded, self.kept_rows = origin, unfolded, kept_rows
         self._texts, self._in_place = unfolded.texts, unfolded.in_place
         self._row = np.asarray(unfolded.row, np.int64)[np.asarray(unfolded.record, np.int64)]

@@ -229,8 +229,7 @@ def coded_votes(
         plan = plan_reading(table, planned)
         own = {"worker", *plan.format.columns.get("worker", ())} & set(table.names)
         if options.worker_from_path and (own := own - {table.worker_column}):
-            table.notes += (f"workers are those of the path (--worker-from-path); the column "
-                            f"{' and '.join(sorted(own))} is not used",)  # fmt: skip
+            table.notes += (f"paths name workers; the column {'/'.join(sorted(own))} is not used",)
         if options.hide_workers is not None and "worker" in plan.roles:
             _hide_worker(table, plan.roles["worker"], options)
         if not (options.unique or plan.format.unique):

@@ -188,7 +188,7 @@ class Selected(Source):
     def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
         self._base, self._rows = base, rows
         self.names, self.source, self.backend = base.names, base.source, base.backend
-        self.notes = base.notes
+        self.notes, self.by_column = base.notes, base.by_column
 
     def load(self, wanted: Sequence[str], **_: Any) -> int:
         """See `Source.load`; the other source is loaded already."""
@@ -579,6 +579,7 @@ def _neither(
     """Make the error for answers that are neither a side nor a tie, the most frequent listed."""
     items, first, second = pairs
     row = int(np.argmax(bad))
+    column = str(table.value("worker", row)) if table.by_column else column
     count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
     often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()
     listed = ", ".join(

@@ -190,7 +190,6 @@ class Sift(Model):
         }  # fmt: skip
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
         if votes.panels is not None:
-            asked["contexts"] = bool(votes.by)
             for name in (name for name, is_asked in asked.items() if is_asked):
                 raise RequestError(f"sift takes trusted votes (--trusted) or {name}, not both at "
                                    "once yet; leave one of the two away")  # fmt: skip

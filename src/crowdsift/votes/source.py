@@ -90,6 +90,7 @@ class Source(ABC):
     backend: Backend | None = None
     worker_column: str = "worker"  # that of workers named by paths or by columns of answers
     has_blanks: bool = False  # whether rows without an answer are expected
+    by_column: bool = False  # whether workers are the names of columns of answers
     notes: tuple[str, ...] = ()  # what a user should know of how the source was read
 
     @abstractmethod
