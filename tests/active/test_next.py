@@ -102,3 +102,14 @@ def test_commands(fit, tmp_path, monkeypatch, capsys):
     assert outputs[1].startswith("first,second,worker,votes,probability,worth")
     assert len(outputs[1].splitlines()) == 5
     assert "Can you trust this?" in page.read_text()
+
+
+def test_contexts_are_asked_apart_and_stand_in_their_own_column():
+    """Replies of one prompt are never asked against those of another."""
+    votes = {"winner": ["a1", "a1", "b1", "b2"], "loser": ["a2", "a2", "b2", "b1"],
+             "worker": ["x", "y", "x", "y"], "prompt": ["a", "a", "b", "b"]}  # fmt: skip
+    found = crowdsift.fit(votes, by="prompt")
+    for asked in (crowdsift.next_pairs(found, 6), crowdsift.second_opinions(found, 2)):
+        for prompt, *pair in zip(asked["prompt"], asked["first"], asked["second"], strict=True):
+            assert sorted(pair) == [f"{prompt}1", f"{prompt}2"]
+    assert "(" not in str(found.robustness()).replace(" (a)", "").replace(" (b)", "")

@@ -166,7 +166,9 @@ def test_a_loaded_fit_reports_what_it_knows_and_all_with_its_votes(crowd, facts,
 
 def test_refits_can_be_left_out(facts):
     html = facts.fit.report(refit=False).html
-    assert html.count("Left out on request.") == 3  # the check and both sections
+    assert (
+        html.count("Left out, because it takes another fit; --refit (refit=True)") == 3
+    )  # the check and both sections
 
 
 def test_refits_that_take_long_are_left_out_with_the_reason(facts, monkeypatch):

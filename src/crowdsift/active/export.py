@@ -28,9 +28,7 @@ from crowdsift.votes.source import Added
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.fitting import Fit
     from crowdsift.io.ingest import CodedVotes
-    from crowdsift.io.options import ReadOptions
     from crowdsift.solvers.convergence import Progress
 
 _KINDS = {".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}

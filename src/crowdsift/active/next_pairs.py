@@ -14,6 +14,7 @@ from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.results.tables import Table
 from crowdsift.votes.graph import pair_codes
+from crowdsift.votes.labels import as_column, context_names, context_parts
 from crowdsift.votes.pseudonyms import is_pseudonym
 
 
@@ -58,7 +59,18 @@ def next_pairs(
         if workers != "all":
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
         workers = list(selector.workers)
-    return selector.choose(pairs, workers=workers, prices=prices).in_backend(selector.backend)
+    asked = selector.choose(pairs, workers=workers, prices=prices)
+    return _by_context(asked, selector.by).in_backend(selector.backend)
+
+
+def _by_context(asked: Table, by: Any) -> Table:
+    """Return the questions with contexts in columns of their own, as tables of items have them."""
+    if not by:
+        return asked
+    *contexts, first = map(as_column, context_parts(asked["first"], by))
+    second = as_column(context_parts(asked["second"], by)[-1])
+    values = dict(zip(context_names(by), contexts, strict=True))
+    return Table({**values, **asked, "first": first, "second": second})
 
 
 def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Any:
@@ -127,7 +139,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
         "votes": count[pair[chosen]], "probability": 1.0 - wrong[pair[chosen]],
         "worth": np.array(worth),
     })  # fmt: skip
-    return asked.in_backend(found.backend)
+    return _by_context(asked, data.by).in_backend(found.backend)
 
 
 def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:

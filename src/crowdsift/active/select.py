@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.active.beliefs import Belief, Codes
-    from crowdsift.fitting import Fit
     from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
 
 _MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all candidates
 
@@ -107,6 +105,8 @@ class Selector:
         elif votes is not None:
             named = model is None or model.uses_workers
             votes = read_votes(votes, ReadOptions(columns or {}, workers=named, threads=threads))
+        self.by = "" if votes is None else votes.by
+        self._islands = "keep" if self.by else islands  # contexts are never asked together
         self.backend = None if votes is None else votes.backend
         self._votes = widened(votes, items, workers)
         self.items, self.workers = self._labels(items, workers)

@@ -19,7 +19,7 @@ from crowdsift.fitting.refit import Nearby, refitter
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.tables import Table
-from crowdsift.results.words import label
+from crowdsift.results.words import item_label
 
 if TYPE_CHECKING:
     from crowdsift.fitting.refit import Rescored
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Refit = Callable[[Comparisons], Fit]
     from numpy.typing import NDArray
-
-    from crowdsift.checks.influence import ScoreModel
 
     Margin = Callable[[Vector], float]
 
@@ -80,7 +78,8 @@ class Robustness:
 
     def __str__(self) -> str:
         reversal = self.leader
-        above, below = label(reversal.above), label(reversal.below)
+        above, below = (item_label(each, isinstance(each, tuple)) for each in
+                        (reversal.above, reversal.below))  # fmt: skip
         if reversal.votes is None:
             found = f"No set of votes was found whose removal puts another item above {above}"
             return self.note or found
@@ -197,9 +196,8 @@ class _Search:
     def _by_votes(self, above: int, others: list[int], needs: Vector) -> Reversal:
         """Return the fewest votes that put one of the others above; the likeliest comes first."""
         # `needs` are how many votes each seems to need, by its first guess.
-        items, best = (
-            self.votes.items, Reversal(self.votes.items[above], self.votes.items[others[0]]),
-        )  # fmt: skip
+        items = self.votes.items
+        best = Reversal(items[above], items[others[0]])
         for below in others:
             if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
                 nothing = self._listed(np.zeros_like(self.weight))

@@ -27,8 +27,6 @@ from crowdsift.io.files import locked, new_folder, replace_file, sync_folder, te
 from crowdsift.io.sql import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 FORMAT = 4  # of the folder

@@ -25,7 +25,6 @@ from crowdsift.votes.graph import folds, pair_keys
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.models import Model
     from crowdsift.votes.comparisons import Comparisons
 
     Parts = Iterator[tuple[Comparisons, Comparisons]]

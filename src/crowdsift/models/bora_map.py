@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.models.base import SignSupport
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import Progress
     from crowdsift.votes.item_features import ItemFeatures
 
 

@@ -159,7 +159,7 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
-    return [f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place, "
+    return [f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would decide between these, "
             "if the difference is as estimated."]  # fmt: skip
 
 

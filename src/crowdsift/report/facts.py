@@ -120,7 +120,7 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
             raise RequestError(f"the report cannot fit again: {WITHOUT_FEATURES}")
         return f"Left out: {WITHOUT_FEATURES}."
     if refit is False:
-        return "Left out on request."
+        return "Left out, because it takes another fit; --refit (refit=True) makes it."
     cost = _refit_seconds(fit, votes)
     if refit or cost <= MOST_SECONDS:
         return ""

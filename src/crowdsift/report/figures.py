@@ -33,7 +33,6 @@ from crowdsift.results.words import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.checks.leftout import Calibration, Without
     from crowdsift.numeric import Vector
     from crowdsift.report.facts import Facts, Population
     from crowdsift.results.fit import Fit

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
-    from crowdsift.models.base import WorkerPoints
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from crowdsift.models import Model
     from crowdsift.results.fit import Fit
-    from crowdsift.results.tables import Table
 
 # {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page. The
 # sentences may be sent to the worker: facts, no probabilities, and nothing that is not in a table.

@@ -63,14 +63,7 @@ from crowdsift.votes.labels import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from crowdsift.results.fit import Fit
-    from crowdsift.results.tables import Table
     from crowdsift.votes.choices import Choices
-    from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.panels import Panels
 
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"

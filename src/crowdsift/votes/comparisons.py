@@ -24,8 +24,6 @@ from crowdsift.votes.source import MOST_WEIGHT, ArraySource, Backend, first_outs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from crowdsift.votes.choices import Choices
     from crowdsift.votes.panels import Panels
 

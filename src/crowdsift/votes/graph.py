@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crowdsift.votes.comparisons import Comparisons
-
     Codes = NDArray[np.int64]
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift import _core
-    from crowdsift.engines.base import Facts
     from crowdsift.engines.covariates import CovariateVotes, TypeValues
     from crowdsift.engines.dimensions import Crowd
     from crowdsift.engines.shards import SharedPairs

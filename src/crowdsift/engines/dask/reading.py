@@ -33,8 +33,6 @@ from crowdsift.io.streamed import Labels, ParquetVotes, by_range, merged_labels,
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from crowdsift.engines.dask.cluster import Session

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from crowdsift.engines.fused import ReliabilitySummary
     from crowdsift.engines.grid import (
         Messages,
         PairPosteriors,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         WorkerTypes,
     )
     from crowdsift.engines.torch.rows import SiteRows
-    from crowdsift.engines.torch.types import TypeState
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart
-    from crowdsift.solvers.ep.workers import WorkerPrior
 
 # A tolerance is a root mean square, and what is left to go is less than the last step: the largest
 # change of a score is at most this many tolerances.

@@ -33,8 +33,6 @@ from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.base import ContextEngine
     from crowdsift.engines.grid import (
         GridSites,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import SiteSystem
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Settings
 
     Matrix = NDArray[np.floating]
