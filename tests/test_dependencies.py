@@ -59,16 +59,14 @@ def test_all_that_is_installed_with_us_has_a_licence_for_any_use():
 
 
 def test_what_is_downloaded_is_checked():
-    """Every address in the source that data come from stands beside a checksum."""
-    text = (ROOT / "src" / "crowdsift" / "lab" / "datasets.py").read_text()
-    addresses = re.findall(r'^_(\w+)_ZIP = "(https?://[^"]+)"', text, re.MULTILINE)
-    assert addresses
-    for name, address in addresses:
-        assert address.startswith("https://")
-        assert re.search(
-            rf'^_{name}_HASH = "(sha256:[0-9a-f]{{64}}|md5:[0-9a-f]{{32}})"', text, re.M
-        )
-        assert text.count(f"_{name}_HASH") > 1  # stated, and used
+    """Every data set that can be downloaded has an address over HTTPS and a checksum."""
+    from crowdsift.lab.datasets import _SOURCES
+
+    found = [source for source in _SOURCES.values() if source.url or source.checksum]
+    assert found
+    for source in found:
+        assert source.url.startswith("https://")
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}", source.checksum)
     sources = (path for path in (ROOT / "src").rglob("*.py") if path.name != "datasets.py")
     for path in sources:
         assert not re.search(

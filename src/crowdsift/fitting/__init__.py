@@ -166,7 +166,7 @@ def fit(
     resources = Resources(engine, given, threads)
     start, kept = _opened_start(start, gold)
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
-    groups = dependent_by or trusted_values(trusted)[0] or None
+    groups = trusted_values(trusted)[0] or None if dependent_by is None else dependent_by
     read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
     read, rows = with_trusted(model, read, rows, trusted)
     comparisons = with_classes(read, classes)
