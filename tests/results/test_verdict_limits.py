@@ -17,13 +17,13 @@ ADVERSARIAL = (0.0, -1.0, -3.0)
 
 def word(
     evidence, interval, *, usual=None, useful=0.0, votes=60.0, agreement=np.nan, left=np.nan,
-    one_sided=False,
+    one_sided=False, distinct=None,
 ):  # fmt: skip
     """The verdict on one worker; `usual` is the interval of 90 % beside another level."""
     intervals = [tuple(np.array([each]) for each in ends) for ends in (interval, usual or interval)]
     found = words_of(
         np.array([evidence], float), np.array([useful]), TYPICAL, intervals, np.array([votes]),
-        np.array([agreement]), np.array([left]), np.array([one_sided]),
+        np.array([agreement]), np.array([left]), np.array([one_sided]), distinct,
     )  # fmt: skip
     return found[0]
 
@@ -134,3 +134,11 @@ def test_judges_that_are_models_are_used_or_left_out():
         found = crowdsift.fit(rows).worker_table["suggestion"].tolist()
         assert found[1:] == [allowed[0]] * 7
         assert found[0] in allowed[1:]
+
+
+def test_in_several_dimensions_the_order_of_others_is_no_veto():
+    several = {"agreement": 0.49, "distinct": np.array([0.2])}
+    assert word(INFORMATIVE, (1.5, 2.0), **several) == "reliable"
+    assert word(INFORMATIVE, (1.5, 2.0), agreement=0.49) == "undecided"
+    assert word((FAR, -2.99, 0.0), (1.5, 2.0), **several) == "undecided"
+    assert word(INFORMATIVE, (0.2, 0.9), **several) == "undecided"

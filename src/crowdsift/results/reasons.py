@@ -36,14 +36,17 @@ TEMPLATES = (
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
     "The answers are consistent, but they weigh other things than {0}.",
     "{0} of {1} on pairs with a known answer (gold) are right.",
+    "The answers follow the scores, but not the order by the other workers alone, who weigh other "
+    "things.",
 )  # fmt: skip
 (_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
- _SIGN, _DISTINCT, _GOLD) = range(len(TEMPLATES))  # fmt: skip
+ _SIGN, _DISTINCT, _GOLD, _APART) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
 SHORT = (
     "{0} × typical", "less than typical", "like guessing", "against the others", "mostly {0}",
     "not settled by {0}", "", "", "", "sign not settled", "weighs other things", "gold: {0} of {1}",
+    "{0} × typical",
 )  # fmt: skip
 
 # Than what distinct workers weigh other things, by the direction of the scores.
@@ -102,7 +105,10 @@ def reasons(
             continue
         counted = many(votes, "vote")
         if verdict == "reliable":
-            first = Reason(_RELIABLE, (f"{(reliability - level) / typical:.1f}",))
+            first = Reason(
+                _APART if agreed is not None and agreed <= 0.5 else _RELIABLE,
+                (f"{(reliability - level) / typical:.1f}",),
+            )
         elif verdict == "one-sided":
             first = Reason(_SIDED, ("left" if left[row] > 0.5 else "right",))
         else:

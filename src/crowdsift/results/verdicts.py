@@ -81,7 +81,9 @@ def words_of(
     against = (adversarial - informative >= MIN_LOG_BAYES_FACTOR) & (adversarial >= random)
     words = np.full(len(votes), "undecided", dtype=object)
     follows = above & ~(agreement <= 0.5)
-    words[follows & (no_use <= -MIN_LOG_BAYES_FACTOR)] = "reliable"
+    # In several dimensions the others may weigh other things: their order alone is no veto.
+    sure = follows if distinct is None else follows | (above & ~little)
+    words[sure & (no_use <= -MIN_LOG_BAYES_FACTOR)] = "reliable"
     by_random = random - informative >= MIN_LOG_BAYES_FACTOR
     words[follows & (little | by_random)] = "weak"
     words[inside & little & by_random & in_doubt] = "random"
