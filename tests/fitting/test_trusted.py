@@ -9,6 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift import RequestError, cli
+from crowdsift.report.checks import headline
 from crowdsift.solvers.ep.panels import panel_posterior
 from crowdsift.votes.panels import in_panels
 
@@ -187,6 +188,16 @@ def test_robustness_of_trusted_votes_is_refused(fitted, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main()
     assert "leave --robustness or --trusted away" in " ".join(capsys.readouterr().err.split())
+
+
+def test_gold_is_not_counted_and_one_number_settles_first_place():
+    rows, _ = drawn_panel(people=60)
+    gold = {"winner": ["i1", "i3"], "loser": ["i2", "i4"]}
+    fit = crowdsift.fit(rows, trusted={"panel": "human"}, gold=gold)
+    assert fit.summary["trusted"]["votes"] == 60
+    assert (fit.items["rank_lower"] == 1).sum() > 1
+    assert not [line for line in headline(fit) if "more votes" in line]
+    assert len([line for line in fit.panel_sentences if "more votes of panel=human" in line]) == 1
 
 
 def test_judges_beyond_the_limit_share_their_panel(monkeypatch):

@@ -148,7 +148,7 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     """Return how many votes between the first and its rivals would separate them, roughly."""
     # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
-    if not len(rivals) or not slope > 0.0:
+    if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # trusted ones count
         return []
     score = fit.item_table["score"].astype(np.float64)
     lead, error = score[0] - score[rivals], difference_sd(fit, 0 * rivals, rivals)
@@ -262,7 +262,8 @@ def first_place(facts: Facts) -> list[str]:
     if badges[first[0]] == CLEAR:
         return [f"“{names[0]}” is clearly the best ({level} sure)."]
     if badges[first[0]] == PROBABLE:
-        return [f"“{names[0]}” is probably the best ({best}), but not clearly at {level}."]
+        return [f"“{names[0]}” is probably the best ({best}), but {level} intervals of "
+                "ranks and differences leave that open."]  # fmt: skip
     listed = ", ".join(f"“{name}”" for name in names[:_NAMED_FIRST])
     more = f" and {count(len(first) - _NAMED_FIRST)} more" if len(first) > _NAMED_FIRST else ""
     return [f"First place is open between {listed}{more}: the best is one of them with {best}, "

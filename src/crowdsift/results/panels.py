@@ -44,7 +44,7 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     table = panel_table(fitted)
     if found is None or panels is None or table is None:
         return {}
-    tail = 0.5 - 0.5 * fitted.level
+    tail, votes = 0.5 - 0.5 * fitted.level, fitted.votes  # without gold
     ends = np.quantile(found.deviation, [tail, 1.0 - tail], axis=0)
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
@@ -57,7 +57,8 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "trusted": {
-            "column": panels.column, "values": list(panels.trusted), "votes": found.votes,
+            "column": panels.column, "values": list(panels.trusted),
+            "votes": float(votes.loads[panels.is_trusted(votes)].sum()),
             "worth": found.worth, "to_settle": _to_settle(fitted, found.information),
             "panels": about,
         }
