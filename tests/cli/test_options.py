@@ -66,3 +66,11 @@ def test_next_stays_on_its_islands_if_told_and_says_where_there_is_no_more(run, 
         map(frozenset, ("ab", "bc", "xy"))
     )
     assert (status, err) == (0, f"crowdsift: only {len(asked)} of 40: there is no more to ask\n")
+
+
+def test_the_robustness_of_rankings_is_refused_before_the_fit(run, tmp_path):
+    path = tmp_path / "rankings.csv"
+    path.write_text("worker,ranking\nx,a>b>c\ny,b>a>c\n")
+    status, out, err = run("fit", path, "--robustness", "--out", tmp_path / "o", "--quiet")
+    assert (status, out) == (1, "")
+    assert err.startswith("crowdsift: error: --robustness removes votes on single pairs")

@@ -85,7 +85,8 @@ def fit(
         )  # fmt: skip
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
-    title = f"Fitting {chosen.name}"
+    _refuse_robustness(chosen, read if robustness else None)
+    steps, title = _Steps(threads, quiet), f"Fitting {chosen.name}"
     with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
@@ -94,7 +95,6 @@ def fit(
             level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads,
             engine_options=resources, seed=seed, progress=progress, memory=memory or "",
             trusted=panel)  # fmt: skip
-    steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)
     _write_review(result, rows, mturk_review, steps)
@@ -139,6 +139,13 @@ def _refuse_unused(
         model, True, covariates=bool(covariates), classes=bool(classes), tune=tune,
         items=bool(items),
     )  # fmt: skip
+
+
+def _refuse_robustness(model: Any, votes: Any) -> None:
+    """Refuse --robustness of rankings."""
+    if getattr(votes, "choices", None) is not None and model.rankings != "pairs":
+        raise RequestError("--robustness removes votes on single pairs, and these votes are "
+                           "rankings; leave it out, or leave out workers and compare")  # fmt: skip
 
 
 def _named_model(
