@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import warnings
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,7 +150,7 @@ def save_fit(path: str, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Answer requests, a line each, until the input is closed."""
     path = sys.argv[1]
-    with suppress(OSError, AttributeError):
+    if sys.platform != "win32":
         os.nice(5)  # pages come first
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
