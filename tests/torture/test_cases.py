@@ -126,6 +126,8 @@ def test_columns_named_like_those_of_the_reader(tmp_path: Path, name: str) -> No
         lambda votes: crowdsift.fit(votes, "bt", scale=np.array([])),
         lambda votes: crowdsift.fit(votes, "bt", anchor=[1]),
         lambda votes: crowdsift.fit(votes, "bt", dependent_by=np.array([])),
+        lambda votes: crowdsift.fit(votes, crowdsift.model("sift", dimensions=np.array([]))),
+        lambda votes: crowdsift.fit(votes, crowdsift.model("sift", pooling=np.array([]))),
         lambda votes: crowdsift.fit(votes, "bt").predict(np.array([[1]]), ["b"]),
         lambda votes: crowdsift.read(votes, columns=np.array([])),
         lambda votes: crowdsift.read(votes, covariates=np.array(1.0)),

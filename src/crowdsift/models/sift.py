@@ -156,10 +156,11 @@ class Sift(Model):
             raise RequestError(f"{self.name}: grid_points must be odd and at least 5, not "
                                f"{self.grid_points}")  # fmt: skip
         count = self.dimensions
-        if count != "auto" and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        known = count == "auto" if isinstance(count, str) else type(count) is int and count >= 1
+        if not known:
             raise RequestError(f"{self.name}: dimensions must be a whole number above 0 or 'auto', "
                                f"not {count!r}")  # fmt: skip
-        if self.pooling not in POOLING:
+        if not isinstance(self.pooling, str) or self.pooling not in POOLING:
             raise RequestError(f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or "
                                f"{POOLING[-1]}, not {self.pooling!r}")  # fmt: skip
         known = isinstance(self.starts, tuple | list) and bool(self.starts)
