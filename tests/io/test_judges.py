@@ -140,10 +140,9 @@ def test_other_files(judged: Path) -> None:
     assert len(seconds) == 30
 
 
+@pytest.mark.parametrize("judged", SEEDS[:2], indirect=True)
 def test_style_control(judged: Path) -> None:
     """The truth has a coefficient of 0.35 for the log ratio of tokens, and none for Markdown."""
-    if judged.name[-1] not in "01":
-        pytest.skip("two seeds are enough for a fit of seconds")
     fit = crowdsift.fit(judged / "arena140k.jsonl", style_control=True)
     found = dict(zip(fit.coefficients["covariate"], fit.coefficients["coefficient"], strict=True))
     assert set(found) - {"side"} == {"tokens"}
