@@ -22,9 +22,7 @@ if find_spec("torch") is None or find_spec("triton") is None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(
-    file_path: Path,
-) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Without an example a file is no doctest: four of five need not be imported as one."""
     found = yield
     if not found or ">>>" in file_path.read_text(encoding="utf-8"):

@@ -2,18 +2,17 @@
 
 Run with ``python -m benchmarks.active simulated|lightfield [--seeds N] [--first SEED]``.
 
-``simulated``: 100 items with scores uniform on [-3, 3], 50 workers with reliability uniform on
-[0, 1], votes in batches of 300, sift fitted to all votes after every batch. Random asking is
-random pairs by random workers. ``pairs``: the selector chooses the pairs, random workers answer.
-``workers``: it chooses the pairs and who answers. All start without a vote. The figure is the
-number of votes at which the mean accuracy over seeds reaches that of random asking with 6,000,
-by linear interpolation between batches; the range is that of 500 resamplings of the seeds. Beside
-it the other reading: for every seed the first batch after which its accuracy is at least that of
-its own random run with 6,000, then the mean; runs that end before count as ending there, and how
-many did is told. A noisy curve touches a level before its mean does, but its target is as noisy.
+``simulated``: 100 items with scores uniform on [-3, 3], 50 workers with reliability uniform on [0, 1], votes in batches
+of 300, sift fitted to all votes after every batch. Random asking is random pairs by random workers. ``pairs``: the
+selector chooses the pairs, random workers answer. ``workers``: it chooses the pairs and who answers. All start without
+a vote. The figure is the number of votes at which the mean accuracy over seeds reaches that of random asking with
+6,000, by linear interpolation between batches; the range is that of 500 resamplings of the seeds. Beside it the other
+reading: for every seed the first batch after which its accuracy is at least that of its own random run with 6,000, then
+the mean; runs that end before count as ending there, and how many did is told. A noisy curve touches a level before its
+mean does, but its target is as noisy.
 
-``lightfield``: recorded votes are replayed; a question takes one of the recorded votes on its
-pair that is still left. What is to be found is the order by all votes.
+``lightfield``: recorded votes are replayed; a question takes one of the recorded votes on its pair that is still left.
+What is to be found is the order by all votes.
 """
 
 from __future__ import annotations
@@ -91,13 +90,10 @@ def run_simulated(first: int, seeds: int) -> None:
         mean = curves[arm].mean(axis=0)
         share = reach(mean, target, BATCH) / RANDOM
         drawn = [
-            reach(curves[arm][rows].mean(axis=0), float(curves["random"][rows, -1].mean()), BATCH)
-            for rows in resample
+            reach(curves[arm][rows].mean(axis=0), float(curves["random"][rows, -1].mean()), BATCH) for rows in resample
         ]
         low, high = np.quantile(drawn, (0.05, 0.95), method="nearest") / RANDOM
-        first_touch = np.array(
-            [touch(*both) for both in zip(curves[arm], curves["random"][:, -1], strict=True)]
-        )
+        first_touch = np.array([touch(*both) for both in zip(curves[arm], curves["random"][:, -1], strict=True)])
         at = int(goal * RANDOM) // BATCH
         print(
             f"{arm:8s} reaches it with {share:.1%} of the votes (90 % range {low:.1%} to "
@@ -202,9 +198,7 @@ def run_lightfield(first: int, seeds: int) -> None:
     fit = crowdsift.fit(votes, "sift")
     order = dict(zip(votes.items, fit.scores_of(votes.items), strict=True))
     scene = {item: str(item).split("/")[0] for item in votes.items}
-    print(
-        "lightfield, share of pairs within scenes ordered as by all 26,580 votes, per 1,000 votes"
-    )
+    print("lightfield, share of pairs within scenes ordered as by all 26,580 votes, per 1,000 votes")
     for arm in ("random", "pairs"):
         curves = [replay(arm, seed, order, scene) for seed in range(first, first + seeds)]
         print(f"{arm:8s}" + " ".join(f"{value:.3f}" for value in np.mean(curves, axis=0)))

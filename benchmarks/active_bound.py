@@ -1,13 +1,11 @@
 """How many votes the best choice of pairs would save: ``python -m benchmarks.active_bound``.
 
-A yardstick for `benchmarks.active` without a fit and without noise. Scores and reliabilities are
-known to whoever designs; a vote on items d apart, by a random worker, has the precision
-E[β² σ'(βd)]; errors are Gaussian with the inverse of the summed precisions, and a pair is in the
-wrong order with probability Φ(-|d| / f). Votes are shared among pairs, in fractions, by
-multiplicative steps along the derivative of the number of wrong pairs. Printed is the share of
-6,000 random votes with which that design has as few wrong pairs. A choice that looks at answers
-may in principle do better than one fixed beforehand; one that has to learn scores and workers
-does worse.
+A yardstick for `benchmarks.active` without a fit and without noise. Scores and reliabilities are known to whoever
+designs; a vote on items d apart, by a random worker, has the precision E[β² σ'(βd)]; errors are Gaussian with the
+inverse of the summed precisions, and a pair is in the wrong order with probability Φ(-|d| / f). Votes are shared among
+pairs, in fractions, by multiplicative steps along the derivative of the number of wrong pairs. Printed is the share of
+6,000 random votes with which that design has as few wrong pairs. A choice that looks at answers may in principle do
+better than one fixed beforehand; one that has to learn scores and workers does worse.
 """
 
 from __future__ import annotations

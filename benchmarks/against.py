@@ -1,8 +1,8 @@
 """How much of the order each library finds when part of the crowd cannot be trusted.
 
-Run with ``python -m benchmarks.against``. Simulated crowds, then with spammers added; every
-library gets the same votes, each in an environment of its own (benchmarks/rivals/README.md). The
-figure is the share of pairs of items in the right order, a mean over seeds with its standard error.
+Run with ``python -m benchmarks.against``. Simulated crowds, then with spammers added; every library gets the same
+votes, each in an environment of its own (benchmarks/rivals/README.md). The figure is the share of pairs of items in the
+right order, a mean over seeds with its standard error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ CROWDS = {
 }
 
 
-def crowd(
-    kind: tuple[str, int] | None, seed: int
-) -> tuple[crowdsift.Comparisons, dict[str, float]]:
+def crowd(kind: tuple[str, int] | None, seed: int) -> tuple[crowdsift.Comparisons, dict[str, float]]:
     """50 items, 60 workers with reliabilities between 0.5 and 2, 6,000 votes, and the truth."""
     drawn = crowdsift.simulate(50, 60, 6000, reliability=(0.5, 2.0), seed=seed)
     votes = drawn.comparisons()

@@ -2,11 +2,10 @@
 
 Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME]``.
 
-``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at
-random; the answer is a recorded vote on that pair, drawn with replacement. The study stops when the
-goal is settled, looked at after every vote. Truth is the ranking by all votes. ``plan``: studies
-with a known truth; is the number of votes that each needs in the interval stated before? ``load``:
-50 judges and 3,000 votes. ``kills``: kill -9 at random moments.
+``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer is
+a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after every
+vote. Truth is the ranking by all votes. ``plan``: studies with a known truth; is the number of votes that each needs in
+the interval stated before? ``load``: 50 judges and 3,000 votes. ``kills``: kill -9 at random moments.
 """
 
 from __future__ import annotations
@@ -34,11 +33,7 @@ MOST = 8_000  # votes of a replay
 DATA: dict[str, dict[str, Any]] = {
     "cola": {
         "votes": "cj_luckett2018_cola.csv",
-        "columns": {
-            "winner": "candidate_chosen",
-            "loser": "candidate_not_chosen",
-            "worker": "judge",
-        },
+        "columns": {"winner": "candidate_chosen", "loser": "candidate_not_chosen", "worker": "judge"},
     },
     "mtbench": {"votes": "mtbench.csv"},
     "ppr": {"votes": "ppr.csv.gz", "where": "panel = 'human'"},
@@ -51,8 +46,7 @@ def recorded(name: str) -> tuple[list[Any], list[Any], np.ndarray, Draw]:
     options = dict(DATA[name])
     votes = crowdsift.read(data_folder() / options.pop("votes"), **options)
     table: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    rows = zip(votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight,
-               strict=True)  # fmt: skip
+    rows = zip(votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, strict=True)
     for a, b, outcome, worker, weight in rows:
         for _ in range(round(float(weight))):
             table.setdefault((int(a), int(b)), []).append((float(outcome), int(worker)))
@@ -68,9 +62,15 @@ def recorded(name: str) -> tuple[list[Any], list[Any], np.ndarray, Draw]:
 
 
 def study(
-    items: list[Any], draw: Draw, goal: str, arm: str, seed: int, workers: Any = (),
-    confidence: float = 0.95, most: int = MOST,
-) -> tuple[int, list[int]]:  # fmt: skip
+    items: list[Any],
+    draw: Draw,
+    goal: str,
+    arm: str,
+    seed: int,
+    workers: Any = (),
+    confidence: float = 0.95,
+    most: int = MOST,
+) -> tuple[int, list[int]]:
     """Votes until the goal is settled (or MOST), and the items claimed."""
     random = np.random.default_rng([seed, 11])
     selector = crowdsift.Selector(items=items, workers=workers, goal=goal, seed=seed, threads=1)
@@ -122,8 +122,9 @@ def replay(names: list[str], runs: int, goals: list[str], processes: int) -> Non
                         f"{name:8s} {goal:6s} {arm:7s} wrong {wrong:3d} of {runs}; votes: mean "
                         f"{votes.mean():7.1f}, median {np.median(votes):6.0f}, 90 % "
                         f"{np.quantile(votes, 0.9):6.0f}; unsettled {int((votes >= MOST).sum())}; "
-                        f"{time.perf_counter() - begin:.0f} s", flush=True,
-                    )  # fmt: skip
+                        f"{time.perf_counter() - begin:.0f} s",
+                        flush=True,
+                    )
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
@@ -192,9 +193,7 @@ def load(judges: int = 50, votes: int = 3_000, pause: float = 0.5) -> None:
         finally:
             server.stop()
         at = 1_000 * np.quantile(taken, (0.5, 0.95, 0.99, 1.0))
-        print(
-            f"load: {len(taken)} votes of {judges} judges, {found['answers']} stored, {fits} fitted"
-        )
+        print(f"load: {len(taken)} votes of {judges} judges, {found['answers']} stored, {fits} fitted")
         print("ms: median {:.0f}, 95 % {:.0f}, 99 % {:.0f}, longest {:.0f}".format(*at))
 
 
@@ -220,8 +219,12 @@ def kills(moments: int = 50) -> None:
             killer.start()
             with suppress(OSError, HTTPException, IndexError):
                 while True:
-                    body = {"id": f"vote-{len(sent):06d}", "question": client.held.pop(0)["id"],
-                            "answer": "left", "held": [q["id"] for q in client.held]}  # fmt: skip
+                    body = {
+                        "id": f"vote-{len(sent):06d}",
+                        "question": client.held.pop(0)["id"],
+                        "answer": "left",
+                        "held": [q["id"] for q in client.held],
+                    }
                     sent.add(body["id"])
                     status, found = client.call("/api/vote", body)
                     if status == 200:

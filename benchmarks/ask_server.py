@@ -22,9 +22,13 @@ class Server:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "crowdsift", "ask", *words, "--port", str(port)],
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
             start_new_session=True,
-        )  # fmt: skip
+        )
         said = ""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -98,9 +102,12 @@ class Client:
         """Answer the first question that is held."""
         question = self.held.pop(0)
         body = {
-            "id": vote_id or str(uuid.uuid4()), "question": question["id"], "answer": answer,
-            "milliseconds": 1200, "held": [each["id"] for each in self.held],
-        }  # fmt: skip
+            "id": vote_id or str(uuid.uuid4()),
+            "question": question["id"],
+            "answer": answer,
+            "milliseconds": 1200,
+            "held": [each["id"] for each in self.held],
+        }
         status, found = self.call("/api/vote", body)
         assert status == 200, found
         self.held += found["questions"]

@@ -1,8 +1,7 @@
 """How the prior of bora-map was settled, and how far it is from bora-em.
 
-Run with ``python -m benchmarks.bora_map prior|differences``. The prior is chosen by the mean
-log-likelihood of votes left out of five folds, averaged over five of the data sets; the truth about
-items is used nowhere.
+Run with ``python -m benchmarks.bora_map prior|differences``. The prior is chosen by the mean log-likelihood of votes
+left out of five folds, averaged over five of the data sets; the truth about items is used nowhere.
 """
 
 from __future__ import annotations

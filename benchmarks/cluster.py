@@ -1,15 +1,14 @@
 """Shards on a cluster and in files: equal answers, and what very many votes cost; docs/scale.md.
 
-``python -m benchmarks.cluster equal [--data faceage|simulated] [--methods a,b] [--seconds N]``
-compares the scores of every method in 1 to 16 shards on 1, 2 and 4 processes with the CPU engine's,
-all at a tolerance of 1e-9 (sift: 1e-7, since its sites are in single precision and do not come to
-rest below some 5e-8), and whether the same shards give the same bytes on other processes.
+``python -m benchmarks.cluster equal [--data faceage|simulated] [--methods a,b] [--seconds N]`` compares the scores of
+every method in 1 to 16 shards on 1, 2 and 4 processes with the CPU engine's, all at a tolerance of 1e-9 (sift: 1e-7,
+since its sites are in single precision and do not come to rest below some 5e-8), and whether the same shards give the
+same bytes on other processes.
 
-``python -m benchmarks.cluster disk --votes 1e9`` draws comparisons straight into the files in which
-votes larger than memory are kept, fits bora-map to them under ``--memory``, and says seconds,
-passes and the peak. ``parquet --votes 1e8 --folder DIR`` writes text labels for ``read``, which
-reads them in memory or, with ``--memory``, in files. ``model`` measures what docs/scale.md computes
-with, and compares it with fits of four sizes.
+``python -m benchmarks.cluster disk --votes 1e9`` draws comparisons straight into the files in which votes larger than
+memory are kept, fits bora-map to them under ``--memory``, and says seconds, passes and the peak. ``parquet --votes 1e8
+--folder DIR`` writes text labels for ``read``, which reads them in memory or, with ``--memory``, in files. ``model``
+measures what docs/scale.md computes with, and compares it with fits of four sizes.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ def simulated(votes: float) -> Comparisons:
 
 def equal(given: argparse.Namespace) -> None:
     """The largest difference of a score from the CPU engine's, by processes and shards."""
-    votes = real_votes("faceage_subset", data_folder()) if given.data == "faceage" else (
-        simulated(given.votes))  # fmt: skip
+    votes = real_votes("faceage_subset", data_folder()) if given.data == "faceage" else (simulated(given.votes))
     began, whole = time.monotonic(), {}
     seen: dict[tuple[str, int], bytes] = {}
     for method in given.methods.split(","):
@@ -86,11 +84,7 @@ def _drawn(folder: Path, votes: int, items: int) -> Comparisons:
         beta = np.float32(random.uniform(0.2, 2.0))
         one = random.integers(0, items, each, np.uint32)
         two = (one + random.integers(1, items, each, np.uint32)) % np.uint32(items)
-        right = (
-            random.random(each, np.float32)
-            * (np.exp(-beta * (scores[one] - scores[two])) + np.float32(1.0))
-            < 1.0
-        )
+        right = random.random(each, np.float32) * (np.exp(-beta * (scores[one] - scores[two])) + np.float32(1.0)) < 1.0
         key = np.where(right, one, two).astype(np.uint64) << np.uint64(32)
         key |= np.where(right, two, one).astype(np.uint64)
         key = np.unique(key)  # a pair is drawn twice once in 1e6 votes
@@ -101,13 +95,14 @@ def _drawn(folder: Path, votes: int, items: int) -> Comparisons:
         offsets.append(offsets[-1] + len(key))
     for file in files.values():
         file.close()
-    columns: dict[str, Any] = {
-        name: np.memmap(folder / name, kind, "r") for name, kind in _FILES.items()
-    }
+    columns: dict[str, Any] = {name: np.memmap(folder / name, kind, "r") for name, kind in _FILES.items()}
     made = Comparisons(
-        **columns, offsets=np.array(offsets, np.int64), rows=offsets[-1],
-        items=np.arange(items).astype(object), workers=np.arange(workers).astype(object),
-    )  # fmt: skip
+        **columns,
+        offsets=np.array(offsets, np.int64),
+        rows=offsets[-1],
+        items=np.arange(items).astype(object),
+        workers=np.arange(workers).astype(object),
+    )
     made.__dict__["truth"] = scores
     return made
 
@@ -117,24 +112,30 @@ def disk(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=given.folder or None) as folder:
         began = time.perf_counter()
         votes = _drawn(Path(folder), int(given.votes), given.items)
-        print(f"{len(votes):,} comparisons drawn in {time.perf_counter() - began:.0f} s, "
-              f"{16 * len(votes) / 1e9:.1f} GB", flush=True)  # fmt: skip
+        print(
+            f"{len(votes):,} comparisons drawn in {time.perf_counter() - began:.0f} s, {16 * len(votes) / 1e9:.1f} GB",
+            flush=True,
+        )
         began, cpu_began = time.perf_counter(), time.process_time()
 
         def progress(number: int, measure: float) -> None:
-            print(f"  iteration {number}: {measure:.2e}, {time.perf_counter() - began:.0f} s, peak "
-                  f"{_peak():.2f} GB", flush=True)  # fmt: skip
+            print(
+                f"  iteration {number}: {measure:.2e}, {time.perf_counter() - began:.0f} s, peak {_peak():.2f} GB",
+                flush=True,
+            )
 
-        fit = crowdsift.fit(votes, "bora-map", memory=given.memory or "2GB", threads=given.threads,
-                            progress=progress)  # fmt: skip
+        fit = crowdsift.fit(votes, "bora-map", memory=given.memory or "2GB", threads=given.threads, progress=progress)
         taken, used = time.perf_counter() - began, time.process_time() - cpu_began
         score = np.empty(given.items)
         score[fit.item_table["item"].astype(int)] = fit.item_table["score"]
         right = np.corrcoef(score, votes.__dict__["truth"])[0, 1]
-        print(f"bora-map, {len(votes):,} comparisons, {given.items:,} items, memory "
-              f"{given.memory or '2GB'}: {taken:.0f} s ({used:.0f} s of CPU), "
-              f"{fit.summary['passes']} passes, peak {_peak():.2f} GB, correlation with the truth "
-              f"{right:.4f}", flush=True)  # fmt: skip
+        print(
+            f"bora-map, {len(votes):,} comparisons, {given.items:,} items, memory "
+            f"{given.memory or '2GB'}: {taken:.0f} s ({used:.0f} s of CPU), "
+            f"{fit.summary['passes']} passes, peak {_peak():.2f} GB, correlation with the truth "
+            f"{right:.4f}",
+            flush=True,
+        )
 
 
 def parquet(given: argparse.Namespace) -> None:
@@ -164,14 +165,18 @@ def read(given: argparse.Namespace) -> None:
     files = f"{given.folder}/*.parquet"
     votes = crowdsift.read(files, memory=given.memory, threads=given.threads)
     done, done_used = time.perf_counter(), time.process_time()
-    print(f"{len(votes):,} comparisons {'in files' if votes.on_disk else 'in memory'}: read in "
-          f"{done - clock:.0f} s ({done_used - used:.0f} s of CPU), peak {_peak():.2f} GB",
-          flush=True)  # fmt: skip
+    print(
+        f"{len(votes):,} comparisons {'in files' if votes.on_disk else 'in memory'}: read in "
+        f"{done - clock:.0f} s ({done_used - used:.0f} s of CPU), peak {_peak():.2f} GB",
+        flush=True,
+    )
     fit = crowdsift.fit(votes, "bora-map", memory=given.memory, threads=given.threads)
-    print(f"fitted in {time.perf_counter() - done:.0f} s ({time.process_time() - done_used:.0f} s "
-          f"of CPU), {fit.summary['passes']} passes, peak {_peak():.2f} GB; in all "
-          f"{time.perf_counter() - clock:.0f} s ({time.process_time() - used:.0f} s of CPU)",
-          flush=True)  # fmt: skip
+    print(
+        f"fitted in {time.perf_counter() - done:.0f} s ({time.process_time() - done_used:.0f} s "
+        f"of CPU), {fit.summary['passes']} passes, peak {_peak():.2f} GB; in all "
+        f"{time.perf_counter() - clock:.0f} s ({time.process_time() - used:.0f} s of CPU)",
+        flush=True,
+    )
 
 
 def model(given: argparse.Namespace) -> None:
@@ -182,8 +187,11 @@ def model(given: argparse.Namespace) -> None:
         used = time.process_time()
         crowdsift.model("bora-map").estimate(held)
         used = time.process_time() - used
-        print(f"{votes:g} votes: {used:.2f} s of CPU, {held.passes:.1f} passes, "
-              f"{1e9 * used / held.passes / len(made):.1f} ns a vote", flush=True)  # fmt: skip
+        print(
+            f"{votes:g} votes: {used:.2f} s of CPU, {held.passes:.1f} passes, "
+            f"{1e9 * used / held.passes / len(made):.1f} ns a vote",
+            flush=True,
+        )
 
 
 def _peak() -> float:

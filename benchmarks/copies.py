@@ -1,11 +1,10 @@
 """How often copied answers can be noticed: what is found, beside what an oracle would find.
 
-Run with ``python -m benchmarks.copies [--boards N]``. The oracle knows the true probabilities, the
-rate of copying and how it is done; only who copies whom is for the votes to say. It takes the
-likelihood ratio, the most powerful test there is, and names the true one of H hypotheses where its
-chance without copies (by a saddle point) is at most 0.01/H: as strict as what it is compared with.
-The modest oracle allows workers to hold to opinions of their own, as the method does: votes of a
-worker on one pair are then but one opinion, and it is the opinion that may be a copy.
+Run with ``python -m benchmarks.copies [--boards N]``. The oracle knows the true probabilities, the rate of copying and
+how it is done; only who copies whom is for the votes to say. It takes the likelihood ratio, the most powerful test
+there is, and names the true one of H hypotheses where its chance without copies (by a saddle point) is at most 0.01/H:
+as strict as what it is compared with. The modest oracle allows workers to hold to opinions of their own, as the method
+does: votes of a worker on one pair are then but one opinion, and it is the opinion that may be a copy.
 """
 
 from __future__ import annotations
@@ -79,9 +78,12 @@ def crowds(boards: int) -> None:
     """The crowds of `benchmarks.trust copying` with three who copy a fourth."""
     for pair_sd in (0.0, 0.7):
         found = np.array([oracle(seed, pair_sd) for seed in range(boards)])
-        print(f"three copy a fourth, pair effects {pair_sd:.1f}: oracle "
-              f"{share(found[:, 0].tolist())}, which allows for opinions of one's own "
-              f"{share(found[:, 1].tolist())}", flush=True)  # fmt: skip
+        print(
+            f"three copy a fourth, pair effects {pair_sd:.1f}: oracle "
+            f"{share(found[:, 0].tolist())}, which allows for opinions of one's own "
+            f"{share(found[:, 1].tolist())}",
+            flush=True,
+        )
 
 
 def pair_of_copies(seed: int, overlap: int, copied: float) -> tuple[Votes, bool]:
@@ -130,8 +132,11 @@ def overlaps(boards: int, method: str) -> None:
                 noticed.append(any({"w00", "w01"} <= set(group) for group in groups))
                 wrong.append(any(set(group) - {"w00", "w01"} for group in groups))
                 bound.append(seen)
-            print(f"  copied {copied:.2f}, {overlap:3d} pairs in common: noticed {share(noticed)}, "
-                  f"oracle {share(bound)}, others named {share(wrong)}", flush=True)  # fmt: skip
+            print(
+                f"  copied {copied:.2f}, {overlap:3d} pairs in common: noticed {share(noticed)}, "
+                f"oracle {share(bound)}, others named {share(wrong)}",
+                flush=True,
+            )
 
 
 def main() -> None:

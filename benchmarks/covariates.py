@@ -1,7 +1,7 @@
 """What covariates of votes are worth: coverage of planted coefficients, left-out votes of judges.
 
-Run with ``python -m benchmarks.covariates NAME [--seeds N] [--data FOLDER]``; NAME is planted,
-noise or llmfao. Seeds count from 0; means have standard errors.
+Run with ``python -m benchmarks.covariates NAME [--seeds N] [--data FOLDER]``; NAME is planted, noise or llmfao. Seeds
+count from 0; means have standard errors.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ FOLDS = 10
 GROUPS = ("all", "gpt3", "gpt4")
 
 
-def drawn(
-    seed: int, rho: float, crowd: float = 0.4, spread: float = 0.4
-) -> tuple[Comparisons, np.ndarray, np.ndarray]:
+def drawn(seed: int, rho: float, crowd: float = 0.4, spread: float = 0.4) -> tuple[Comparisons, np.ndarray, np.ndarray]:
     """30 judges with 150 votes on 40 items; length goes with quality by rho, vote by vote."""
     rng = np.random.default_rng(seed)
     r = rng.normal(size=40)
@@ -37,9 +35,14 @@ def drawn(
     beta, gamma = rng.gamma(8, 0.2, 30), rng.normal(crowd, spread, 30)
     z = beta[who] * (r[a] - r[b]) + gamma[who] * (one - two)
     votes = Comparisons.from_arrays(
-        a, b, worker=who, outcome=(rng.random(4500) < 1 / (1 + np.exp(-z))).astype(float),
-        sides_known=True, features=(one - two)[:, None], feature_names=("length",),
-    )  # fmt: skip
+        a,
+        b,
+        worker=who,
+        outcome=(rng.random(4500) < 1 / (1 + np.exp(-z))).astype(float),
+        sides_known=True,
+        features=(one - two)[:, None],
+        feature_names=("length",),
+    )
     return votes, r, gamma
 
 
@@ -54,14 +57,10 @@ def planted(options: argparse.Namespace) -> None:
             found, items = fit.coefficients, fit.item_table
             if found is None or not about["used"]:
                 continue
-            inside["coefficients"].append(
-                float(np.mean((found["lower"] <= gamma) & (gamma <= found["upper"])))
-            )
+            inside["coefficients"].append(float(np.mean((found["lower"] <= gamma) & (gamma <= found["upper"]))))
             inside["crowd"].append(float(about["lower"] <= 0.4 <= about["upper"]))
             true = r[items["item"].astype(int)]
-            inside["scores"].append(
-                float(np.mean((items["lower"] <= true) & (true <= items["upper"])))
-            )
+            inside["scores"].append(float(np.mean((items["lower"] <= true) & (true <= items["upper"]))))
         print(f"correlation {rho}:", {name: mean(v) for name, v in inside.items()}, flush=True)
 
 
@@ -112,8 +111,7 @@ def llmfao(options: argparse.Namespace) -> None:
     for group in GROUPS:
         nats = {name: [done[k][name][group] for k in range(FOLDS)] for name in ("without", "with")}
         weight = [done[k]["weight"][group] for k in range(FOLDS)]
-        gain = [(one - two) / n for one, two, n in
-                zip(nats["without"], nats["with"], weight, strict=True)]  # fmt: skip
+        gain = [(one - two) / n for one, two, n in zip(nats["without"], nats["with"], weight, strict=True)]
         each = {name: round(sum(values) / sum(weight), 4) for name, values in nats.items()}
         print(f"{group}: {sum(weight):.0f} votes, log loss {each}, less by {mean(gain)}")
     fit = crowdsift.fit(votes)

@@ -48,8 +48,8 @@ def look_alike() -> crowdsift.Comparisons:
 def large(count: int, seed: int = 0) -> crowdsift.Comparisons:
     """So many votes, 160 on every item and 200 of every worker, drawn from the model.
 
-    Scores uniform on [-3, 3], reliabilities on [-0.2, 1.2]; ten million at a time. From 1e5 on
-    there are more than 1,000 items, so that all sizes are the same work: no joint covariance.
+    Scores uniform on [-3, 3], reliabilities on [-0.2, 1.2]; ten million at a time. From 1e5 on there are more than
+    1,000 items, so that all sizes are the same work: no joint covariance.
     """
     items, workers = max(count // 80, 50), max(count // 200, 20)
     rng = np.random.default_rng(seed)
@@ -67,9 +67,8 @@ def large(count: int, seed: int = 0) -> crowdsift.Comparisons:
         winner[part], loser[part] = np.where(won, one, two), np.where(won, two, one)
         worker[part] = who
     return crowdsift.Comparisons.from_codes(
-        winner, loser, worker=worker,
-        items=np.arange(items).astype(object), workers=np.arange(workers).astype(object),
-    )  # fmt: skip
+        winner, loser, worker=worker, items=np.arange(items).astype(object), workers=np.arange(workers).astype(object)
+    )
 
 
 def stored(name: str) -> Path:

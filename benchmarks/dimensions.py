@@ -1,8 +1,8 @@
 """What several dimensions are worth: left-out votes, planted crowds, one-dimensional crowds, speed.
 
-Run with ``python -m benchmarks.dimensions NAME [--seeds N]``; NAME is loss, planted, crowds,
-speed, tastes or verdicts. Seeds count from 0; the last two draw their votes by ``judges.py`` in
-the folder ``samples`` beside that of the data, with seeds from 1.
+Run with ``python -m benchmarks.dimensions NAME [--seeds N]``; NAME is loss, planted, crowds, speed, tastes or verdicts.
+Seeds count from 0; the last two draw their votes by ``judges.py`` in the folder ``samples`` beside that of the data,
+with seeds from 1.
 """
 
 from __future__ import annotations
@@ -26,8 +26,16 @@ from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.votes.comparisons import Comparisons
 
 JUDGEMENT = {"winner": "candidate_chosen", "loser": "candidate_not_chosen", "worker": "judge"}
-SETS = ("cj_spehar2016_expt2_plain.csv", "cj_luckett2018_cola.csv", "llmfao.csv", "lightfield.csv",
-        "passage.csv", "mtbench.csv", "musicsim.csv", "wmt13_fren.csv.gz")  # fmt: skip
+SETS = (
+    "cj_spehar2016_expt2_plain.csv",
+    "cj_luckett2018_cola.csv",
+    "llmfao.csv",
+    "lightfield.csv",
+    "passage.csv",
+    "mtbench.csv",
+    "musicsim.csv",
+    "wmt13_fren.csv.gz",
+)
 
 
 def drawn(D: int, items: int, workers: int, each: int, seed: int) -> tuple[Comparisons, np.ndarray]:
@@ -54,9 +62,7 @@ def loss(options: argparse.Namespace) -> None:
         votes = crowdsift.read(data_folder() / name, columns=columns)
         if name == "llmfao.csv":
             votes = votes.select(votes.outcome != 0.5)
-        found = [
-            -left_out_log_likelihood(votes, crowdsift.Sift(dimensions=d)) for d in ONE_AND_AUTO
-        ]
+        found = [-left_out_log_likelihood(votes, crowdsift.Sift(dimensions=d)) for d in ONE_AND_AUTO]
         print(f"{name}: one dimension {found[0]:.4f}, auto {found[1]:.4f}", flush=True)
 
 
@@ -76,8 +82,10 @@ def planted(options: argparse.Namespace) -> None:
             truth, size = x[:, 0] - x[:, 0].mean(), estimate.scores.std()
             error = np.abs(truth / truth.std() - estimate.scores / size)
             inside.append(float(np.mean(error < 1.645 * estimate.score_sd / size)))
-        print(f"D = {D}: found {np.bincount(counts)}, smallest canonical correlation "
-              f"{min(smallest):.3f}, coverage {np.mean(inside):.3f}")  # fmt: skip
+        print(
+            f"D = {D}: found {np.bincount(counts)}, smallest canonical correlation "
+            f"{min(smallest):.3f}, coverage {np.mean(inside):.3f}"
+        )
 
 
 def crowds(options: argparse.Namespace) -> None:
@@ -87,9 +95,7 @@ def crowds(options: argparse.Namespace) -> None:
         votes = crowdsift.simulate(items=100, workers=100, comparisons=10_000, seed=seed)
         for at, d in enumerate(ONE_AND_AUTO):
             began = time.perf_counter()
-            estimate = estimate_votes(
-                crowdsift.Sift(dimensions=d), votes.comparisons(), Resources()
-            )
+            estimate = estimate_votes(crowdsift.Sift(dimensions=d), votes.comparisons(), Resources())
             seconds[at] += time.perf_counter() - began
         kept += estimate.dimensions is None
     print(f"one dimension in {kept} of {options.seeds}, auto takes {seconds[1] / seconds[0]:.2f}")
@@ -117,8 +123,7 @@ def samples(seeds: int) -> Iterator[Path]:
         return
     for seed in range(1, seeds + 1):
         with TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, script, folder, "--seed", str(seed)], check=True,
-                           stdout=subprocess.DEVNULL)  # fmt: skip
+            subprocess.run([sys.executable, script, folder, "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
             yield Path(folder)
 
 
@@ -134,9 +139,7 @@ def tastes(options: argparse.Namespace) -> None:
     for folder in samples(options.seeds):
         kind = {row["worker"]: row["kind"] for row in rows_of(folder / "tastes_workers.csv")}
         table = crowdsift.fit(folder / "tastes.csv").decisions()
-        for worker, verdict, advice in zip(
-            table["worker"], table["verdict"], table["suggestion"], strict=True
-        ):
+        for worker, verdict, advice in zip(table["worker"], table["verdict"], table["suggestion"], strict=True):
             found[kind[str(worker)], str(verdict)] += 1
             found[kind[str(worker)], f"({advice})"] += 1
     for (who, what), count in sorted(found.items()):
@@ -159,12 +162,20 @@ def verdicts(options: argparse.Namespace) -> None:
         p = np.concatenate(stated)
         sure = np.maximum(p, 1.0 - p)
         above = sure > 0.95
-        print(f"mean {np.mean(right):.3f}; of {above.sum()} stated above .95 (mean "
-              f"{sure[above].mean():.3f}) {np.mean(p[above] > 0.5):.3f} right")  # fmt: skip
+        print(
+            f"mean {np.mean(right):.3f}; of {above.sum()} stated above .95 (mean "
+            f"{sure[above].mean():.3f}) {np.mean(p[above] > 0.5):.3f} right"
+        )
 
 
-BENCHMARKS = {"loss": loss, "planted": planted, "crowds": crowds, "speed": speed,
-              "tastes": tastes, "verdicts": verdicts}  # fmt: skip
+BENCHMARKS = {
+    "loss": loss,
+    "planted": planted,
+    "crowds": crowds,
+    "speed": speed,
+    "tastes": tastes,
+    "verdicts": verdicts,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,8 +1,8 @@
 """From a Parquet file of text labels to the tables of a fit: seconds and peak memory.
 
-Run with ``python -m benchmarks.end_to_end [VOTES] [--method NAME] [--memory SIZE]``, VOTES such as
-1e7. The votes are those of `benchmarks.data.large`, in the order in which they were cast, written
-once to bench-output/data; the command runs in a process of its own.
+Run with ``python -m benchmarks.end_to_end [VOTES] [--method NAME] [--memory SIZE]``, VOTES such as 1e7. The votes are
+those of `benchmarks.data.large`, in the order in which they were cast, written once to bench-output/data; the command
+runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ def measure(name: str, method: str, memory: str = "") -> dict[str, Any]:
         started = time.perf_counter()
         with output.open("w") as file:
             run = subprocess.Popen(
-                [*map(str, command), "--out", f"{folder}/fit"],
-                env=environment, stdout=subprocess.DEVNULL, stderr=file,
-            )  # fmt: skip
+                [*map(str, command), "--out", f"{folder}/fit"], env=environment, stdout=subprocess.DEVNULL, stderr=file
+            )
             _, status, used = os.wait4(run.pid, 0)
         seconds = time.perf_counter() - started
         run.returncode = os.waitstatus_to_exitcode(status)
@@ -78,10 +77,15 @@ def measure(name: str, method: str, memory: str = "") -> dict[str, Any]:
             return {"data": name, "method": method, "note": lines[-1] if lines else "failed"}
         summary = json.loads((Path(folder) / "fit" / "summary.json").read_text())
     return {
-        "data": name, "method": method, "seconds": seconds, "fit_seconds": summary["seconds"],
-        "votes": summary["votes"], "converged": summary["converged"],
-        "peak_memory": 1024 * used.ru_maxrss, "file": path.stat().st_size,
-    }  # fmt: skip
+        "data": name,
+        "method": method,
+        "seconds": seconds,
+        "fit_seconds": summary["seconds"],
+        "votes": summary["votes"],
+        "converged": summary["converged"],
+        "peak_memory": 1024 * used.ru_maxrss,
+        "file": path.stat().st_size,
+    }
 
 
 if __name__ == "__main__":

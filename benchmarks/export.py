@@ -2,14 +2,13 @@
 
 Run with ``python -m benchmarks.export [--seeds N] [--kinds random,left,...]``.
 
-Passage: 472 texts, votes on which is harder to read, 40 % spammers added to the workers. A third
-of the texts is left out; only votes between the others are seen, by the fit too. A linear model
-on features of the text (TF-IDF of words, and length of words and sentences) is trained by the
-logistic loss with a ridge penalty: on every vote as it is (``raw``), or with the soft label and
-weight of the export (``export``); ``soft`` and ``weights`` use only one of the two. The penalty
-is chosen the same way for all: the best agreement with left-out votes, spam included, in three
-folds by text, soft labels made anew without the fold. The figure is the share of pairs of
-left-out texts that are ordered as their grades.
+Passage: 472 texts, votes on which is harder to read, 40 % spammers added to the workers. A third of the texts is left
+out; only votes between the others are seen, by the fit too. A linear model on features of the text (TF-IDF of words,
+and length of words and sentences) is trained by the logistic loss with a ridge penalty: on every vote as it is
+(``raw``), or with the soft label and weight of the export (``export``); ``soft`` and ``weights`` use only one of the
+two. The penalty is chosen the same way for all: the best agreement with left-out votes, spam included, in three folds
+by text, soft labels made anew without the fold. The figure is the share of pairs of left-out texts that are ordered as
+their grades.
 """
 
 from __future__ import annotations
@@ -92,9 +91,7 @@ def labels(votes: Votes, arm: str) -> tuple[Floats, Floats]:
     return target, weight / weight.mean()
 
 
-def train(
-    x: Floats, votes: Votes, target: Floats, weight: Floats, ridge: float, start: Floats | None
-) -> Floats:
+def train(x: Floats, votes: Votes, target: Floats, weight: Floats, ridge: float, start: Floats | None) -> Floats:
     """Coefficients that minimise the weighted logistic loss with ½ ridge ‖θ‖², by Newton.
 
     The curvature is XᵀLX with L the Laplacian of the votes' curvatures, a matrix of the texts.
@@ -188,12 +185,8 @@ def main() -> None:
         table = np.array([[record[arm] for arm in ARMS] for record in records])
         gain = table[:, 1] - table[:, 0]
         root = np.sqrt(options.seeds)
-        columns = "".join(
-            f"{column.mean():10.4f} ± {column.std(ddof=1) / root:.4f}" for column in table.T
-        )
-        print(
-            f"{kind:14s}{columns}{gain.mean():+12.4f} ± {gain.std(ddof=1) / root:.4f}", flush=True
-        )
+        columns = "".join(f"{column.mean():10.4f} ± {column.std(ddof=1) / root:.4f}" for column in table.T)
+        print(f"{kind:14s}{columns}{gain.mean():+12.4f} ± {gain.std(ddof=1) / root:.4f}", flush=True)
 
 
 if __name__ == "__main__":

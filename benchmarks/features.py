@@ -1,9 +1,8 @@
 """What features of items are worth: accuracy, items without votes, preference rows, coverage.
 
-Run with ``python -m benchmarks.features NAME [--seeds N] [--data FOLDER]``; NAME is passage,
-preferences, unseen, noise or large; items without votes beside reward models are in
-`benchmarks.left_out_items`. Seeds count from 0; means have standard errors. Shares are chosen by
-evidence, nothing by the truth.
+Run with ``python -m benchmarks.features NAME [--seeds N] [--data FOLDER]``; NAME is passage, preferences, unseen, noise
+or large; items without votes beside reward models are in `benchmarks.left_out_items`. Seeds count from 0; means have
+standard errors. Shares are chosen by evidence, nothing by the truth.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ def passages(options: argparse.Namespace) -> tuple[Comparisons, dict[str, str], 
     folder = Path(options.data or os.environ["CROWDSIFT_DATA"])
     rows = list(csv.DictReader((folder / "passage_items.csv").open(encoding="utf-8")))
     texts = {row["item"]: row["text"] for row in rows}
-    return crowdsift.read(folder / "passage.csv"), texts, {
-        row["item"]: float(row["score"]) for row in rows
-    }  # fmt: skip
+    return crowdsift.read(folder / "passage.csv"), texts, {row["item"]: float(row["score"]) for row in rows}
 
 
 def spammed(votes: Comparisons, kind: str, percent: int, seed: int) -> Comparisons:
@@ -102,14 +99,13 @@ def preference_rows(seed: int, adversaries: str) -> Preferences:
 def preferences(options: argparse.Namespace) -> None:
     """Who is found where every answer is in one vote, with features and by votes alone.
 
-    Annotators are those of the preferences in the samples, whose adversaries have -1.5; harder, and
-    not asked for, are ones that are each the opposite of a careful annotator, some of them weak.
+    Annotators are those of the preferences in the samples, whose adversaries have -1.5; harder, and not asked for, are
+    ones that are each the opposite of a careful annotator, some of them weak.
     """
     for kind, seed in product(options.rows or ADVERSARIES, range(options.first, options.seeds)):
         drawn = preference_rows(seed, kind)
         started, cpu = time.perf_counter(), time.process_time()
-        found = crowdsift.fit(drawn.votes, items={"item": np.arange(40_000), "x": drawn.X},
-                              threads=options.threads)  # fmt: skip
+        found = crowdsift.fit(drawn.votes, items={"item": np.arange(40_000), "x": drawn.X}, threads=options.threads)
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         alone = (("without", crowdsift.fit(drawn.votes)),) if kind == ADVERSARIES[0] else ()
         for name, each in (("with", found), *alone):
@@ -121,15 +117,17 @@ def preferences(options: argparse.Namespace) -> None:
                 f"{int((verdict[95:] == 'adversarial').sum())} of 5, random "
                 f"{int((verdict[80:95] == 'random').sum())} of 15, careful flagged "
                 f"{int(np.isin(verdict[:80], ['adversarial', 'random']).sum())} of 80; "
-                + (f"reliabilities of careful ones {ratio:.2f} times as large as true; "
-                   f"{seconds:.1f} s, {cpu:.1f} s of CPU" if name == "with" else ""),
+                + (
+                    f"reliabilities of careful ones {ratio:.2f} times as large as true; "
+                    f"{seconds:.1f} s, {cpu:.1f} s of CPU"
+                    if name == "with"
+                    else ""
+                ),
                 flush=True,
-            )  # fmt: skip
+            )
 
 
-def simulated(
-    seed: int, features: int, share: float
-) -> tuple[Comparisons, np.ndarray, np.ndarray, np.ndarray]:
+def simulated(seed: int, features: int, share: float) -> tuple[Comparisons, np.ndarray, np.ndarray, np.ndarray]:
     """Votes on 200 of 400 items, all features, and all scores."""
     rng = np.random.default_rng(seed)
     X, w = rng.normal(size=(400, features)), rng.normal(size=features)
@@ -187,13 +185,21 @@ def large(options: argparse.Namespace) -> None:
         about = found.summary.get("item_features")
         order = np.array([int(each) for each in found.item_table["item"]])
         right = np.corrcoef(found.item_table["score"], r[order])[0, 1]
-        print(f"{votes} votes, {n} items, {size} features: {seconds:.1f} s, {cpu:.1f} s of CPU, "
-              f"{found.summary['iterations']} iterations, correlation {right:.4f}", about,
-              flush=True)  # fmt: skip
+        print(
+            f"{votes} votes, {n} items, {size} features: {seconds:.1f} s, {cpu:.1f} s of CPU, "
+            f"{found.summary['iterations']} iterations, correlation {right:.4f}",
+            about,
+            flush=True,
+        )
 
 
-RUNS: dict[str, Run] = {"passage": passage, "preferences": preferences, "unseen": unseen,
-                        "noise": noise, "large": large}  # fmt: skip
+RUNS: dict[str, Run] = {
+    "passage": passage,
+    "preferences": preferences,
+    "unseen": unseen,
+    "noise": noise,
+    "large": large,
+}
 
 
 def main() -> None:

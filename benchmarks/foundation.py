@@ -41,9 +41,7 @@ def start_up(code: str) -> float:
 
 def command_help() -> float:
     command = Path(sys.executable).with_name("crowdsift")
-    return best_of(
-        7, lambda: subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL)
-    )
+    return best_of(7, lambda: subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL))
 
 
 def million_rows(folder: Path) -> Path:
@@ -56,8 +54,7 @@ def million_rows(folder: Path) -> Path:
     with path.open("w") as file:
         file.write("winner,loser,worker\n")
         file.writelines(
-            f"item-{a:05d},item-{b:05d},worker-{s:04d}\n"
-            for a, b, s in zip(first, second, worker, strict=True)
+            f"item-{a:05d},item-{b:05d},worker-{s:04d}\n" for a, b, s in zip(first, second, worker, strict=True)
         )
     return path
 

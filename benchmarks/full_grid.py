@@ -1,9 +1,9 @@
 """How far the grid of worker types decides scores and evidence of sift.
 
-Run with ``python -m benchmarks.full_grid [--points 97] [NAME ...]``. Every pass of sift is over all
-types of the grid, so there is no smaller set of types to hold against a full one. What is left of
-the grid is its spacing: this compares the default, 49 reliabilities and adaptive grids of workers
-whose posterior is narrower than a cell, with a grid of more points, on the real data sets.
+Run with ``python -m benchmarks.full_grid [--points 97] [NAME ...]``. Every pass of sift is over all types of the grid,
+so there is no smaller set of types to hold against a full one. What is left of the grid is its spacing: this compares
+the default, 49 reliabilities and adaptive grids of workers whose posterior is narrower than a cell, with a grid of more
+points, on the real data sets.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Fits of this version beside those of another revision: scores, intervals, ranks and verdicts.
 
-Run with ``python -m benchmarks.golden --against REVISION``. Every method is fitted to real data and
-to samples, with and without contexts, covariates, features and dependent votes. Each version runs
-in its own process. The table gives the largest difference in standard deviations of the scores,
-and the number of ranks and verdicts that differ. The command exits with 1 if a difference of
-scores or limits is above ``--tolerance``, or if a verdict or rank differs.
+Run with ``python -m benchmarks.golden --against REVISION``. Every method is fitted to real data and to samples, with
+and without contexts, covariates, features and dependent votes. Each version runs in its own process. The table gives
+the largest difference in standard deviations of the scores, and the number of ranks and verdicts that differ. The
+command exits with 1 if a difference of scores or limits is above ``--tolerance``, or if a verdict or rank differs.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-METHODS = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em",
-           "bora-map", "sift")  # fmt: skip
+METHODS = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em", "bora-map", "sift")
 NUMBERS = ("score", "lower", "upper", "reliability", "side_bias")
 
 
 def cases(data: Path, samples: Path, longest: int) -> dict[str, dict[str, Any]]:
     """Return the arguments of `crowdsift.fit` for every case, by name."""
-    files = {name: str(data / f"{name}.csv") for name in ("passage", "faceage_subset", "llmfao",
-                                                          "mtbench", "lightfield")}  # fmt: skip
+    files = {
+        name: str(data / f"{name}.csv") for name in ("passage", "faceage_subset", "llmfao", "mtbench", "lightfield")
+    }
     files["wmt13"] = str(data / "wmt13_fren.csv.gz")
     files |= {"arena": str(samples / "arena.jsonl"), "trl": str(samples / "trl.jsonl")}
     found: dict[str, dict[str, Any]] = {}
@@ -40,27 +39,23 @@ def cases(data: Path, samples: Path, longest: int) -> dict[str, dict[str, Any]]:
     llmfao = str(data / "llmfao_covariates.csv")
     passage = {"votes": files["passage"], "method": "sift"}
     found |= {
-        "barp llmfao": {"votes": files["llmfao"], "method": "barp",
-                        "classes": f"{data / 'llmfao_items.csv'}:org"},
+        "barp llmfao": {"votes": files["llmfao"], "method": "barp", "classes": f"{data / 'llmfao_items.csv'}:org"},
         "sift arena by language": {"votes": files["arena"], "method": "sift", "by": "language"},
         "bt arena by language": {"votes": files["arena"], "method": "bt", "by": "language"},
-        "bora-map arena by language": {"votes": files["arena"], "method": "bora-map",
-                                       "by": "language"},
+        "bora-map arena by language": {"votes": files["arena"], "method": "bora-map", "by": "language"},
         "sift trl by prompt": {"votes": files["trl"], "method": "sift", "by": "prompt"},
-        "sift lightfield by scene": {"votes": files["lightfield"], "method": "sift",
-                                     "by": "scene"},
-        "sift llmfao covariates": {"votes": llmfao, "method": "sift",
-                                   "covariates": ["chars"]},
-        "sift mtbench dependent": {"votes": files["mtbench"], "method": "sift",
-                                   "dependent_by": "question"},
-        "sift wmt13 dependent": {"votes": files["wmt13"], "method": "sift",
-                                 "dependent_by": "task"},
+        "sift lightfield by scene": {"votes": files["lightfield"], "method": "sift", "by": "scene"},
+        "sift llmfao covariates": {"votes": llmfao, "method": "sift", "covariates": ["chars"]},
+        "sift mtbench dependent": {"votes": files["mtbench"], "method": "sift", "dependent_by": "question"},
+        "sift wmt13 dependent": {"votes": files["wmt13"], "method": "sift", "dependent_by": "task"},
         "sift passage text": {**passage, "item_text": f"{data / 'passage_items.csv'}:text"},
-        "bora-map passage text": {**passage, "method": "bora-map",
-                                  "item_text": f"{data / 'passage_items.csv'}:text"},
-        "sift faceage features": {"votes": files["faceage_subset"], "method": "sift",
-                                  "items": f"{data / 'faceage_items.csv'}:gender"},
-    }  # fmt: skip
+        "bora-map passage text": {**passage, "method": "bora-map", "item_text": f"{data / 'passage_items.csv'}:text"},
+        "sift faceage features": {
+            "votes": files["faceage_subset"],
+            "method": "sift",
+            "items": f"{data / 'faceage_items.csv'}:gender",
+        },
+    }
     return found
 
 
@@ -94,8 +89,7 @@ def write(target: Path, requests: dict[str, dict[str, Any]]) -> None:
 def difference(one: dict[str, Any], two: dict[str, Any]) -> tuple[float, int]:
     """Return the largest difference of numbers in standard deviations, and the words that differ.
 
-    Items and their limits are measured in standard deviations of the scores, workers in those of
-    the reliabilities.
+    Items and their limits are measured in standard deviations of the scores, workers in those of the reliabilities.
     """
     if "error" in one or "error" in two:
         return 0.0, int(one.get("error") != two.get("error"))

@@ -1,10 +1,9 @@
 """The torch engine on a GPU: agreement with the CPU, times, and what the card itself can do.
 
-``python benchmarks/gpu.py --prepare FOLDER`` here writes small data sets and CPU answers;
-``python benchmarks/gpu.py --data FOLDER [--parts ...] [--seconds N]`` on the machine with the card
-needs torch, Triton and NumPy alone, draws the large data sets there, and prints one table. Times
-are of fits after a first one, whose time, compilation included, stands beside; votes are encoded,
-in host memory, and their transfer is counted.
+``python benchmarks/gpu.py --prepare FOLDER`` here writes small data sets and CPU answers; ``python benchmarks/gpu.py
+--data FOLDER [--parts ...] [--seconds N]`` on the machine with the card needs torch, Triton and NumPy alone, draws the
+large data sets there, and prints one table. Times are of fits after a first one, whose time, compilation included,
+stands beside; votes are encoded, in host memory, and their transfer is counted.
 """
 
 from __future__ import annotations
@@ -26,16 +25,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
 
-from benchmarks.gpu_bench import (  # noqa: E402
-    ARRAYS,
-    Bench,
-    bare,
-    event_time,
-    large,
-    row_on_error,
-    shares_text,
-    spent,
-)
+from benchmarks.gpu_bench import ARRAYS, Bench, bare, event_time, large, row_on_error, shares_text, spent  # noqa: E402
 from crowdsift.models import MODELS, Model, model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
@@ -61,9 +51,7 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        votes = (
-            look_alike() if name == "look-alike" else crowdsift.read(data_folder() / f"{name}.csv")
-        )
+        votes = look_alike() if name == "look-alike" else crowdsift.read(data_folder() / f"{name}.csv")
         path = folder / f"{name}.npz"
         kept = dict(np.load(path)) if path.exists() else {}
         kept |= {array: getattr(votes, array) for array in ARRAYS}
@@ -82,8 +70,11 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
             kept[f"scores {method}"] = estimate.scores
             kept[f"value {method}"] = np.array(estimate.log_likelihood)
             kept[f"seconds {method}"] = np.array(took)
-            print(f"{name} {method}: {took:.2f} s, {estimate.rule.iterations} iterations, "
-                  f"converged {estimate.rule.converged}", flush=True)  # fmt: skip
+            print(
+                f"{name} {method}: {took:.2f} s, {estimate.rule.iterations} iterations, "
+                f"converged {estimate.rule.converged}",
+                flush=True,
+            )
             np.savez_compressed(path, **kept)
 
 
@@ -146,10 +137,10 @@ def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) 
                     more = one.log_likelihood - float(stored[f"value {method}"])
                     gain = f"; log-likelihood {more:+.1e}"
                 bench.row(
-                    f"{name} {method}", f"{off:.1e} sd",
-                    f"{again:.3f} s, first {first:.3f}, CPU {cpu:.3f}; "
-                    f"{one.rule.iterations} it., {same}{gain}",
-                )  # fmt: skip
+                    f"{name} {method}",
+                    f"{off:.1e} sd",
+                    f"{again:.3f} s, first {first:.3f}, CPU {cpu:.3f}; {one.rule.iterations} it., {same}{gain}",
+                )
 
 
 def em(bench: Bench, folder: Path) -> None:
@@ -226,14 +217,16 @@ def start(bench: Bench, folder: Path) -> None:
     here = Path(__file__).resolve().parents[1]
     for method in ("bora-map", "bora-em", "sift"):
         for votes in (1_000_000, 4_000_000):
-            program = START.format(
-                here=str(here), src=str(here / "src"), votes=votes, method=method
+            program = START.format(here=str(here), src=str(here / "src"), votes=votes, method=method)
+            ran = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", program], text=True, capture_output=True, check=False
             )
-            ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], text=True,
-                                 capture_output=True, check=False)  # fmt: skip
             begun, fitted = (float(each) for each in ran.stdout.split() or ("nan", "nan"))
-            bench.row(f"{method} {votes:,}, a new process", f"{begun + fitted:.2f} s",
-                      f"PyTorch and CUDA {begun:.2f} s, the fit {fitted:.2f} s")  # fmt: skip
+            bench.row(
+                f"{method} {votes:,}, a new process",
+                f"{begun + fitted:.2f} s",
+                f"PyTorch and CUDA {begun:.2f} s, the fit {fitted:.2f} s",
+            )
 
 
 def profiled(bench: Bench, chosen: Model, votes: Comparisons) -> None:
@@ -271,8 +264,11 @@ def main() -> None:
     bench = Bench(given.device, given.seconds)
     name = torch.cuda.get_device_name() if given.device.startswith("cuda") else platform.machine()
     triton = find_spec("triton") and version("triton")
-    print(f"{name}; torch {torch.__version__}, Triton {triton}, NumPy {np.__version__}, Python "
-          f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}", flush=True)  # fmt: skip
+    print(
+        f"{name}; torch {torch.__version__}, Triton {triton}, NumPy {np.__version__}, Python "
+        f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}",
+        flush=True,
+    )
     work: dict[str, Callable[[], None]] = {
         "ceilings": lambda: ceilings(bench, given.data),
         "more": lambda: agreement(bench, given.data, tuple(given.sets.split(",")), 150.0),

@@ -137,15 +137,29 @@ def large(bench: Bench, count: int) -> Comparisons:
 WATCHED = (
     ("votes", "VoteTensors", ("__init__",)),
     ("rows", "SiteRows", ("__init__",)),
-    ("sites", "TorchSites", ("update", "type_counts", "refine", "system", "propagate", "loopy_bp",
-                             "posteriors", "quantiles", "transform", "copy")),
+    (
+        "sites",
+        "TorchSites",
+        (
+            "update",
+            "type_counts",
+            "refine",
+            "system",
+            "propagate",
+            "loopy_bp",
+            "posteriors",
+            "quantiles",
+            "transform",
+            "copy",
+        ),
+    ),
     ("operators", "TorchOperator", ("solve", "multiply", "diagonal")),
     ("grid", "TorchCorrelations", ("multiply", "diagonal_there")),
     ("slopes", "TorchSlopes", ("profile", "curvature", "log_likelihood")),
     ("em", "TorchEM", ("e_step",)),
     ("em", "TorchEStep", ("regress",)),
     ("", "TorchEngine", ("__init__",)),
-)  # fmt: skip
+)
 
 
 @contextmanager

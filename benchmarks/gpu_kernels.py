@@ -29,12 +29,8 @@ def exponentials(values: torch.Tensor) -> tuple[int, Callable[[], None]]:
 
 def plain_em(arrays: dict[str, Any], n_items: int, device: str) -> int:
     """Pólya-Gamma EM as the paper states it, dense steps replaced by scatters; iterations."""
-    first, second = (
-        torch.tensor(arrays[x].astype("int64"), device=device) for x in ("first", "second")
-    )
-    y, n = (
-        torch.tensor(arrays[x], dtype=torch.float64, device=device) for x in ("outcome", "weight")
-    )
+    first, second = (torch.tensor(arrays[x].astype("int64"), device=device) for x in ("first", "second"))
+    y, n = (torch.tensor(arrays[x], dtype=torch.float64, device=device) for x in ("outcome", "weight"))
     held = torch.tensor(arrays["offsets"], device=device).diff()
     worker = torch.repeat_interleave(torch.arange(len(held), device=device), held)
     r = torch.zeros(n_items, dtype=torch.float64, device=device)
@@ -66,16 +62,18 @@ def plain_em(arrays: dict[str, Any], n_items: int, device: str) -> int:
 
 
 def _solve(
-    first: torch.Tensor, second: torch.Tensor, weight: torch.Tensor, ridge: torch.Tensor,
-    rhs: torch.Tensor, x: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
+    first: torch.Tensor,
+    second: torch.Tensor,
+    weight: torch.Tensor,
+    ridge: torch.Tensor,
+    rhs: torch.Tensor,
+    x: torch.Tensor,
+) -> torch.Tensor:
     """Conjugate gradients on the Laplacian, to 1e-6."""
 
     def product(v: torch.Tensor) -> torch.Tensor:
         flow = weight * (v[first] - v[second])
-        return (
-            torch.zeros_like(v).index_add_(0, first, flow).index_add_(0, second, -flow) + ridge * v
-        )
+        return torch.zeros_like(v).index_add_(0, first, flow).index_add_(0, second, -flow) + ridge * v
 
     residual = rhs - product(x)
     direction, square = residual.clone(), residual @ residual

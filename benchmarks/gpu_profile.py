@@ -1,7 +1,7 @@
 """Where the time of a fit on a GPU goes: passes, kernels, waiting, Python.
 
-``python benchmarks/gpu_profile.py CASE ...`` with cases such as ``sift:look-alike``, ``sift:1e7``
-or ``bora-map:1e8``; needs torch, Triton and NumPy alone, as `benchmarks.gpu` does.
+``python benchmarks/gpu_profile.py CASE ...`` with cases such as ``sift:look-alike``, ``sift:1e7`` or ``bora-map:1e8``;
+needs torch, Triton and NumPy alone, as `benchmarks.gpu` does.
 """
 
 from __future__ import annotations
@@ -74,8 +74,10 @@ def once(bench: Bench, method: str, size: str, rows: int) -> None:
     bench.torch.cuda.empty_cache()
     with spent(bench) as shares:
         kernels(bench, method, votes, rows)
-    print(f"   {method} {size}, waiting after each, drawn {drawn:.1f} s; {bench.memory()}; "
-          f"{shares_text(shares)}", flush=True)  # fmt: skip
+    print(
+        f"   {method} {size}, waiting after each, drawn {drawn:.1f} s; {bench.memory()}; {shares_text(shares)}",
+        flush=True,
+    )
 
 
 def main() -> None:

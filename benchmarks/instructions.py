@@ -1,9 +1,9 @@
 """Instructions of the main kernels on fixed small votes, against a stored budget.
 
-Run with ``make instructions``. Time on a shared machine is noise; the number of instructions is
-not. Each kernel runs under callgrind, compiled for plain x86-64 (callgrind knows no AVX-512), and
-may take up to 3 % more than benchmarks/instructions.json allows. ``make instructions-accept``
-stores what is measured now: for a change that is meant to cost that much, or that saves.
+Run with ``make instructions``. Time on a shared machine is noise; the number of instructions is not. Each kernel runs
+under callgrind, compiled for plain x86-64 (callgrind knows no AVX-512), and may take up to 3 % more than
+benchmarks/instructions.json allows. ``make instructions-accept`` stores what is measured now: for a change that is
+meant to cost that much, or that saves.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ def build(command: str) -> None:
     flags = ["-std=c++17", "-O3", "-g", "-fno-math-errno", "-fno-trapping-math", "-pthread"]
     source = ROOT / "cpp" / "bench" / "kernels.cpp"
     include = ROOT / "cpp" / "include"
-    subprocess.run(
-        [command, *flags, "-DCROWDSIFT_NO_MULTIVERSION", f"-I{include}", source, "-o", PROGRAM],
-        check=True,
-    )
+    subprocess.run([command, *flags, "-DCROWDSIFT_NO_MULTIVERSION", f"-I{include}", source, "-o", PROGRAM], check=True)
 
 
 def count(kernel: str) -> int:
@@ -50,8 +47,10 @@ def count(kernel: str) -> int:
             *("valgrind", "--tool=callgrind", "--toggle-collect=measured"),
             *("--callgrind-out-file=/dev/null", PROGRAM, kernel),
         ],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     found = re.search(r"Collected : (\d+)", run.stderr)
     if found is None or found[1] == "0":
         sys.exit(f"callgrind counted nothing for {kernel!r}:\n{run.stderr}")

@@ -1,7 +1,7 @@
 """How fast and how small preferences with long texts are read: `python -m benchmarks.intake`.
 
-Writes TRL rows of about 1 kB a text (three replies a prompt, every pair once), reads them in a
-process of its own and prints seconds, CPU seconds and the most memory it held.
+Writes TRL rows of about 1 kB a text (three replies a prompt, every pair once), reads them in a process of its own and
+prints seconds, CPU seconds and the most memory it held.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def write_preferences(path: Path, rows: int, seed: int = 1) -> None:
     blocks = [" ".join(draw.choices(WORDS, k=60)) for _ in range(2000)]
     with path.open("w", encoding="utf-8") as file:
         for prompt in range(rows // 3 + 1):
-            texts = [
-                f"[{prompt}.{j}] {' '.join(draw.choices(blocks, k=3))}"[:1000] for j in range(3)
-            ]
+            texts = [f"[{prompt}.{j}] {' '.join(draw.choices(blocks, k=3))}"[:1000] for j in range(3)]
             for one, two in ((0, 1), (2, 0), (1, 2)):
-                row = {"prompt": f"Prompt {prompt} {blocks[prompt % 2000][:200]}",
-                       "chosen": texts[one], "rejected": texts[two],
-                       "annotator_id": f"ann_{draw.randrange(5000):04d}"}  # fmt: skip
+                row = {
+                    "prompt": f"Prompt {prompt} {blocks[prompt % 2000][:200]}",
+                    "chosen": texts[one],
+                    "rejected": texts[two],
+                    "annotator_id": f"ann_{draw.randrange(5000):04d}",
+                }
                 file.write(json.dumps(row) + "\n")
 
 

@@ -1,16 +1,15 @@
 """Items that nobody compared: their order by features, ours and by ridge reward models.
 
-Run with ``python -m benchmarks.left_out_items FILE [--rows KIND-PERCENT ...] [--seeds N]
-[--parts N] [--oracle] [--data FOLDER]``. A seed divides the passages of `passage.csv` into five
-parts; one, or each in turn, has no votes, the others may have spammers of that seed. Every fit is a
-line of FILE, written as it comes: what is there already is not run again, so that a run can be cut
-short, and several may share the work with files of their own. ``--table`` prints the means over
-seeds of all files given, with standard errors, and those of the paired differences. Penalties of
-the rivals are chosen by left-out votes, shares by evidence, nothing by the truth.
+Run with ``python -m benchmarks.left_out_items FILE [--rows KIND-PERCENT ...] [--seeds N] [--parts N] [--oracle] [--data
+FOLDER]``. A seed divides the passages of `passage.csv` into five parts; one, or each in turn, has no votes, the others
+may have spammers of that seed. Every fit is a line of FILE, written as it comes: what is there already is not run
+again, so that a run can be cut short, and several may share the work with files of their own. ``--table`` prints the
+means over seeds of all files given, with standard errors, and those of the paired differences. Penalties of the rivals
+are chosen by left-out votes, shares by evidence, nothing by the truth.
 
-What could be had at most: an oracle who leaves out all votes of spammers has the fits of the row
-none on the same splits, since spammers are added to the votes that are there (checked in every
-run); one who turns their answers round is the ridge of ``--oracle``, run by itself.
+What could be had at most: an oracle who leaves out all votes of spammers has the fits of the row none on the same
+splits, since spammers are added to the votes that are there (checked in every run); one who turns their answers round
+is the ridge of ``--oracle``, run by itself.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from crowdsift.io.items import block_values, read_features_table, with_item_feat
 from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons
 
-ROWS = ("none-0", "adversarial-40", "adversarial-80", "random-40", "random-80", "opposed-40",
-        "opposed-80")  # fmt: skip
+ROWS = ("none-0", "adversarial-40", "adversarial-80", "random-40", "random-80", "opposed-40", "opposed-80")
 PARTS = 5
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RIVALS = ("ridge", "ridge, votes weighted")
@@ -41,9 +39,8 @@ TURNED = "ridge, spammers turned"
 
 
 def ridge(
-    votes: Comparisons, beta: np.ndarray, gram: np.ndarray, penalty: float, start: np.ndarray,
-    tolerance: float = 1e-6,
-) -> np.ndarray:  # fmt: skip
+    votes: Comparisons, beta: np.ndarray, gram: np.ndarray, penalty: float, start: np.ndarray, tolerance: float = 1e-6
+) -> np.ndarray:
     """Dual weights a, scores being gram·a: Σ -log σ(β d) + ½ penalty aᵀ gram a, by Newton."""
     a, n = start, len(gram)
     first, second = votes.first.astype(np.intp), votes.second.astype(np.intp)
@@ -62,9 +59,7 @@ def ridge(
     raise RuntimeError(f"Newton's method has not converged at penalty {penalty}")
 
 
-def tuned_ridge(
-    votes: Comparisons, beta: np.ndarray, gram: np.ndarray, seed: int
-) -> tuple[np.ndarray, float]:
+def tuned_ridge(votes: Comparisons, beta: np.ndarray, gram: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
     """The ridge whose penalty predicts a fifth of the votes best, and that penalty."""
     part = np.random.default_rng(seed).integers(0, 5, len(votes))
     kept, left = votes.select(part > 0), votes.select(part == 0)
@@ -89,9 +84,12 @@ def opposed(votes: Comparisons, truth: dict[str, float], percent: int, seed: int
     spam = ~np.isin(given.workers, votes.workers)[given.worker_codes()] & (gap != 0.0)
     outcome = np.where(spam, gap > 0.0, given.outcome)
     return Comparisons.from_arrays(
-        given.items[given.first], given.items[given.second], outcome=outcome,
-        weight=given.weight, worker=given.workers[given.worker_codes()],
-    )  # fmt: skip
+        given.items[given.first],
+        given.items[given.second],
+        outcome=outcome,
+        weight=given.weight,
+        worker=given.workers[given.worker_codes()],
+    )
 
 
 class Texts:
@@ -101,18 +99,14 @@ class Texts:
         self._texts, self._key = texts, ("",)
         self._made: tuple[Any, np.ndarray, np.ndarray] | None = None
 
-    def of(
-        self, known: Comparisons, away: dict[str, list[str]]
-    ) -> tuple[Comparisons, np.ndarray, np.ndarray]:
+    def of(self, known: Comparisons, away: dict[str, list[str]]) -> tuple[Comparisons, np.ndarray, np.ndarray]:
         """The votes with features, products of those of all items, and with those of others."""
         key = (*known.items, "", *away["item"])
         if self._made is None or key != self._key:
             features = with_item_features(known, text=self._texts).item_features
             assert features is not None
             new = read_features_table(features.blocks, away)
-            gram = sum(
-                0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in features.blocks
-            )
+            gram = sum(0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in features.blocks)
             cross = sum(0.5 * block_values(g, new) @ g.values.T for g in features.blocks)
             self._key, self._made = key, (features, np.asarray(gram), np.asarray(cross))
         return replace(known, item_features=self._made[0]), *self._made[1:]
@@ -127,10 +121,7 @@ class Split(NamedTuple):
     grades: np.ndarray
 
 
-def split(
-    votes: Comparisons, texts: dict[str, str], truth: dict[str, float], row: str, seed: int,
-    part: int,
-) -> Split:  # fmt: skip
+def split(votes: Comparisons, texts: dict[str, str], truth: dict[str, float], row: str, seed: int, part: int) -> Split:
     """One part left out, under the spammers of one seed."""
     kind, percent = row.split("-")
     hidden = np.random.default_rng(seed).permutation(votes.n_items) % PARTS == part
@@ -141,9 +132,8 @@ def split(
         given = spammed(seen, kind, int(percent), seed)
     worker = given.workers[given.worker_codes()]
     known = Comparisons.from_arrays(
-        given.items[given.first], given.items[given.second], outcome=given.outcome,
-        weight=given.weight, worker=worker,
-    )  # fmt: skip
+        given.items[given.first], given.items[given.second], outcome=given.outcome, weight=given.weight, worker=worker
+    )
     spam = ~np.isin(worker, seen.workers)
     if _votes_of(given, ~spam) != _votes_of(seen, np.full(len(seen), True)):
         raise RuntimeError("without spammers the votes are not those of the row none")
@@ -158,8 +148,10 @@ def _votes_of(votes: Comparisons, chosen: np.ndarray) -> Counter[tuple[str, str,
     rows = zip(
         votes.items[np.where(won, votes.first, votes.second)][chosen],
         votes.items[np.where(won, votes.second, votes.first)][chosen],
-        votes.workers[votes.worker_codes()][chosen], votes.weight[chosen], strict=True,
-    )  # fmt: skip
+        votes.workers[votes.worker_codes()][chosen],
+        votes.weight[chosen],
+        strict=True,
+    )
     found = Counter[tuple[str, str, str]]()
     for best, worst, worker, weight in rows:
         found[str(best), str(worst), str(worker)] += int(weight)
@@ -184,10 +176,13 @@ def one(given: Split, made: Texts, seed: int) -> dict[str, Any]:
         found[f"penalty of {name}"] = penalty
     about = ours.summary["item_features"]
     return {
-        **found, "used": about["used"],
-        "own_share": about.get("own_share"), "converged": ours.converged,
-        "iterations": ours.summary["iterations"], "seconds": round(seconds, 2),
-    }  # fmt: skip
+        **found,
+        "used": about["used"],
+        "own_share": about.get("own_share"),
+        "converged": ours.converged,
+        "iterations": ours.summary["iterations"],
+        "seconds": round(seconds, 2),
+    }
 
 
 def oracle(given: Split, made: Texts, seed: int) -> dict[str, Any]:
@@ -209,15 +204,23 @@ def read(files: list[Path]) -> dict[tuple[str, int, int], dict[str, Any]]:
 def table(files: list[Path]) -> None:
     """A line per row: means over seeds of the mean over the five parts.
 
-    The last columns are what an oracle would have on the same splits, and sift without those fits
-    whose scores are upside down, where which end is up is not settled.
+    The last columns are what an oracle would have on the same splits, and sift without those fits whose scores are
+    upside down, where which end is up is not settled.
     """
     known = read(files)
     heads = (
-        "spammers", "seeds (fits)", "sift", *RIVALS, *(f"sift - {name}" for name in RIVALS),
-        "sift, spammers left out", "ridge, spammers left out", TURNED,
-        "spammers left out: sift - ridge on all", "upside down", "sift right side up",
-    )  # fmt: skip
+        "spammers",
+        "seeds (fits)",
+        "sift",
+        *RIVALS,
+        *(f"sift - {name}" for name in RIVALS),
+        "sift, spammers left out",
+        "ridge, spammers left out",
+        TURNED,
+        "spammers left out: sift - ridge on all",
+        "upside down",
+        "sift right side up",
+    )
     print(f"| {' | '.join(heads)} |")
     print("|" + "---|" * len(heads))
     for row in ROWS:

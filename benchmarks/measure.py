@@ -1,9 +1,8 @@
 """One fit in a process of its own: seconds, passes, memory, likelihood, as one line of JSON.
 
-Run with ``python -m benchmarks.measure FOLDER METHOD THREADS REPEATS``; the table does. Memory is
-the peak beyond the votes, which are loaded before. `solve` is the estimate alone, `seconds` the
-whole fit, its intervals, ranks and tables included, `processor` the same in time of all cores: on
-a busy machine that is what can be compared.
+Run with ``python -m benchmarks.measure FOLDER METHOD THREADS REPEATS``; the table does. Memory is the peak beyond the
+votes, which are loaded before. `solve` is the estimate alone, `seconds` the whole fit, its intervals, ranks and tables
+included, `processor` the same in time of all cores: on a busy machine that is what can be compared.
 """
 
 from __future__ import annotations
@@ -55,13 +54,22 @@ def measure(folder: Path, method: str, threads: int, repeats: int) -> dict[str, 
         model.estimate(engine)
         solve = min(solve, time.perf_counter() - started)
     return {
-        "library": "crowdsift", "method": method, "threads": threads, "comparisons": len(votes),
-        "items": votes.n_items, "workers": votes.n_workers, "seconds": seconds, "solve": solve,
+        "library": "crowdsift",
+        "method": method,
+        "threads": threads,
+        "comparisons": len(votes),
+        "items": votes.n_items,
+        "workers": votes.n_workers,
+        "seconds": seconds,
+        "solve": solve,
         "processor": processor,
-        "iterations": fit.summary["iterations"], "passes": fit.summary["passes"],
-        "peak_memory": peak, "mean_log_likelihood": fit.summary["mean_log_likelihood"],
-        "converged": fit.converged, "load": os.getloadavg()[0],
-    }  # fmt: skip
+        "iterations": fit.summary["iterations"],
+        "passes": fit.summary["passes"],
+        "peak_memory": peak,
+        "mean_log_likelihood": fit.summary["mean_log_likelihood"],
+        "converged": fit.converged,
+        "load": os.getloadavg()[0],
+    }
 
 
 if __name__ == "__main__":

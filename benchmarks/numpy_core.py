@@ -1,7 +1,7 @@
 """The functions of the compiled core that read and count votes, in NumPy.
 
-A machine lent for its GPU has PyTorch and NumPy, but no compiled core: there the benchmarks of the
-torch engine use these in its place. A test compares the two.
+A machine lent for its GPU has PyTorch and NumPy, but no compiled core: there the benchmarks of the torch engine use
+these in its place. A test compares the two.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     Double = NDArray[np.float64]
     Offsets = NDArray[np.int64]
 
-__all__ = ["collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "replace_core",
-           "tally"]  # fmt: skip
+__all__ = ["collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "replace_core", "tally"]
 
 
 def replace_core() -> None:
@@ -81,9 +80,7 @@ def collapse(
     result = np.where(turned, np.float32(1.0) - result, result)
     side = turned & (context is not None)
     kept = amount > 0
-    keys: list[NDArray[Any]] = [
-        column[kept] for column in (who, one, two, result, kind, side, amount)
-    ]
+    keys: list[NDArray[Any]] = [column[kept] for column in (who, one, two, result, kind, side, amount)]
     order = np.lexsort(keys[::-1])  # weights last, so that sums are taken in one order
     keys = [column[order] for column in keys]
     new = np.zeros(len(order), bool)
@@ -122,22 +119,11 @@ def pool_pairs(
     one, two = np.where(turned, high, low), np.where(turned, low, high)
     result = np.where(turned, other, np.maximum(mean, np.float32(0.5)))
     order = np.lexsort((two, one))
-    return (
-        one[order].astype(np.uint32),
-        two[order].astype(np.uint32),
-        result[order],
-        total[order].astype(np.float32),
-    )
+    return (one[order].astype(np.uint32), two[order].astype(np.uint32), result[order], total[order].astype(np.float32))
 
 
 def tally(
-    first: Codes,
-    second: Codes,
-    outcome: Single,
-    weight: Single,
-    offsets: Offsets,
-    rank: Codes,
-    threads: int,
+    first: Codes, second: Codes, outcome: Single, weight: Single, offsets: Offsets, rank: Codes, threads: int
 ) -> tuple[Double, Double, Double, NDArray[np.uint8]]:
     """What can be counted of votes, given ranks; see `crowdsift._core.tally`."""
     worker = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -170,8 +156,8 @@ def judged_by_one(first: Codes, second: Codes, offsets: Offsets, n_items: int) -
 def components(first: Codes, second: Codes, n_items: int) -> Codes:
     """The connected component of every item, numbered from 0 by its first item.
 
-    Every item takes the smallest number among its neighbours, and the number of that number;
-    such pointer jumping needs about as many rounds as the logarithm of the longest chain.
+    Every item takes the smallest number among its neighbours, and the number of that number; such pointer jumping needs
+    about as many rounds as the logarithm of the longest chain.
     """
     one, two = first.astype(np.int64), second.astype(np.int64)
     root = np.arange(n_items)

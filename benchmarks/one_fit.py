@@ -1,7 +1,7 @@
 """Fits of one kind in a process of their own, by the public names that all versions have.
 
-Run as a script with one JSON object: the votes (``file`` with ``by``, or a folder of ``arrays``),
-``method``, ``threads`` and ``repeats``. Prints one JSON object. Reading is not in the seconds.
+Run as a script with one JSON object: the votes (``file`` with ``by``, or a folder of ``arrays``), ``method``,
+``threads`` and ``repeats``. Prints one JSON object. Reading is not in the seconds.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ def votes_of(request: dict[str, Any]) -> Any:
     arrays = {name: np.load(folder / f"{name}.npy") for name in ("first", "second", "outcome")}
     loads = np.diff(np.load(folder / "offsets.npy"))
     return crowdsift.Comparisons.from_codes(
-        arrays["first"], arrays["second"], outcome=arrays["outcome"],
+        arrays["first"],
+        arrays["second"],
+        outcome=arrays["outcome"],
         weight=np.load(folder / "weight.npy"),
         worker=np.repeat(np.arange(len(loads), dtype=np.uint32), loads),
         items=np.arange(int(np.load(folder / "n_items.npy"))).astype(object),
         workers=np.arange(len(loads)).astype(object),
-    )  # fmt: skip
+    )
 
 
 def memory(name: str) -> int:
@@ -63,11 +65,7 @@ def main() -> None:
         seconds.append(time.perf_counter() - started)
         processor.append(time.process_time() - used)
     summary = fit.summary if fit is not None else {}
-    result: dict[str, Any] = {
-        "seconds": min(seconds),
-        "processor": min(processor),
-        "peak": memory("VmHWM") - held,
-    }
+    result: dict[str, Any] = {"seconds": min(seconds), "processor": min(processor), "peak": memory("VmHWM") - held}
     result |= {name: summary.get(name) for name in ("iterations", "passes", "converged")}
     print(json.dumps({**result, "comparisons": len(votes)}))
 

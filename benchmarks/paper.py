@@ -1,9 +1,9 @@
 """The paper's experiments within a time budget: what is worth most first, fast methods first.
 
-Run with ``python -m benchmarks.paper --minutes 30 [--runs reproduce-output]``. Every finished fit
-is kept in the folders of `crowdsift reproduce`, so that another call goes on, `crowdsift reproduce
-NAME` does what is left, and `crowdsift reproduce results` writes the page of what is there. One
-process, one thread: start several with different --only.
+Run with ``python -m benchmarks.paper --minutes 30 [--runs reproduce-output]``. Every finished fit is kept in the
+folders of `crowdsift reproduce`, so that another call goes on, `crowdsift reproduce NAME` does what is left, and
+`crowdsift reproduce results` writes the page of what is there. One process, one thread: start several with different
+--only.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def work(name: str, options: argparse.Namespace, until: float) -> int:
 def adopt(name: str, runs: Path, tables: Path) -> int:
     """Take over figures of an earlier version where it has more seeds; return how many.
 
-    Marked as such. Of a method in a setting all seeds are of one version, so that a mean is of one,
-    and methods are compared on the same crowds.
+    Marked as such. Of a method in a setting all seeds are of one version, so that a mean is of one, and methods are
+    compared on the same crowds.
     """
     chosen = experiment(name, Options(seeds=SEEDS))
     with (tables / f"{name}.csv").open(newline="", encoding="utf-8") as file:
@@ -166,9 +166,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(ALL), help="these alone")
     parser.add_argument("--data", default="", help="the parts of this data set alone")
     parser.add_argument("--revision", default="", help="of the source, to be told on the page")
-    parser.add_argument(
-        "--adopt", type=Path, help="tables of an earlier version, for what is not done"
-    )
+    parser.add_argument("--adopt", type=Path, help="tables of an earlier version, for what is not done")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # what fits warn of stands in their notes
     until = time.monotonic() + 60.0 * options.minutes

@@ -1,17 +1,16 @@
 """The paper's experiments on a GPU: the methods by the torch engine, on a machine with a card.
 
-``python -m benchmarks.paper_gpu prepare FOLDER`` here writes the encoded votes and the truth;
-``python benchmarks/paper_gpu.py run FOLDER OUT --processes 8 --seconds 500`` on the machine with
-the card needs torch, Triton and NumPy alone, draws crowds and spammers there as the experiments
-do, and writes one line a fit to OUT/records.jsonl (processes share a card well only under the
-driver's MPS); what a file ``*.jsonl`` in FOLDER or OUT holds is not done again;
-``python -m benchmarks.paper_gpu keep OUT/records.jsonl --revision R`` here puts them among the
-finished fits of `crowdsift reproduce`, as if they had been made here: the torch engine's scores are
-those of the CPU to 1e-5 standard deviations (docs/gpu.md).
+``python -m benchmarks.paper_gpu prepare FOLDER`` here writes the encoded votes and the truth; ``python
+benchmarks/paper_gpu.py run FOLDER OUT --processes 8 --seconds 500`` on the machine with the card needs torch, Triton
+and NumPy alone, draws crowds and spammers there as the experiments do, and writes one line a fit to OUT/records.jsonl
+(processes share a card well only under the driver's MPS); what a file ``*.jsonl`` in FOLDER or OUT holds is not done
+again; ``python -m benchmarks.paper_gpu keep OUT/records.jsonl --revision R`` here puts them among the finished fits of
+`crowdsift reproduce`, as if they had been made here: the torch engine's scores are those of the CPU to 1e-5 standard
+deviations (docs/gpu.md).
 
-``--experiments spammers-tuned`` chooses penalties of three rivals by left-out votes, on the votes
-of `spammers`; ``table FILES`` writes its fits to docs/research/results/spammers-tuned.csv. Its
-small fits are faster on a CPU: ``--engine cpu --data passage``.
+``--experiments spammers-tuned`` chooses penalties of three rivals by left-out votes, on the votes of `spammers`;
+``table FILES`` writes its fits to docs/research/results/spammers-tuned.csv. Its small fits are faster on a CPU:
+``--engine cpu --data passage``.
 """
 
 from __future__ import annotations
@@ -146,9 +145,12 @@ def simulated(setting: Setting) -> tuple[Comparisons, Any]:
     from crowdsift.paper.synthetic import RANGES
 
     drawn = simulate(
-        setting["items"], setting["workers"], setting["comparisons"],
-        reliability=RANGES[setting["beta"]], seed=setting["seed"],
-    )  # fmt: skip
+        setting["items"],
+        setting["workers"],
+        setting["comparisons"],
+        reliability=RANGES[setting["beta"]],
+        seed=setting["seed"],
+    )
     return drawn.comparisons(), drawn.scores
 
 
@@ -156,8 +158,8 @@ def simulated(setting: Setting) -> tuple[Comparisons, Any]:
 def loaded(path: Path) -> tuple[Comparisons, dict[str, Any]]:
     """The votes of a data set and what belongs to them.
 
-    Workers have their own labels: those of spammers are sorted among them, and the order of rows
-    decides which votes are left out.
+    Workers have their own labels: those of spammers are sorted among them, and the order of rows decides which votes
+    are left out.
     """
     stored = dict(np.load(path))
     votes = bare(stored, len(stored["truth"]), bool(stored["sides"]))

@@ -1,11 +1,10 @@
 """Our bt and factor-bt beside the libraries that people use, each in an environment of its own.
 
-Run with ``python -m benchmarks.peers``. The environments are made on the first run, under
-bench-output/. Every peer maximises the Bradley-Terry likelihood in its own way; all are then
-measured by one yardstick, computed here from the scores that they return: the log-likelihood of
-the votes minus ½λ‖r‖² with λ = 0.01, after each peer's scores have been given the scale that is
-best for them, so that nobody loses by a convention. factor-bt and its counterpart are measured by
-the penalised likelihood of factor-bt in the same way.
+Run with ``python -m benchmarks.peers``. The environments are made on the first run, under bench-output/. Every peer
+maximises the Bradley-Terry likelihood in its own way; all are then measured by one yardstick, computed here from the
+scores that they return: the log-likelihood of the votes minus ½λ‖r‖² with λ = 0.01, after each peer's scores have been
+given the scale that is best for them, so that nobody loses by a convention. factor-bt and its counterpart are measured
+by the penalised likelihood of factor-bt in the same way.
 """
 
 from __future__ import annotations
@@ -68,9 +67,7 @@ def run_peer(peer: str, votes: crowdsift.Comparisons, longest: int = LONGEST) ->
     return run_adapter(peer, arrays, longest)
 
 
-def run_adapter(
-    peer: str, arrays: Mapping[str, NDArray[Any]], longest: int = LONGEST
-) -> dict[str, object]:
+def run_adapter(peer: str, arrays: Mapping[str, NDArray[Any]], longest: int = LONGEST) -> dict[str, object]:
     """What a peer's adapter makes of arrays (benchmarks/rivals/README.md), or a note."""
     adapter = Path(__file__).with_name("rivals") / PEERS[peer][1]
     with tempfile.TemporaryDirectory() as name:
@@ -79,9 +76,12 @@ def run_adapter(
         try:
             subprocess.run(
                 [environment(peer), adapter, source, target],
-                check=True, capture_output=True, text=True, timeout=longest,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=longest,
                 env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             return {"note": f"not done in {longest} s"}
         except subprocess.CalledProcessError as error:
@@ -114,12 +114,9 @@ def factor_yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) 
 
     def value(scale: float) -> float:
         fitted = required(engine.likelihood).fit_workers(
-            model.likelihood, scale * scores, theta,
-            centre=centre, penalty=PENALTY, bounds=model.bounds,
-        )  # fmt: skip
-        likelihood = (
-            required(engine.likelihood).derivatives(model.likelihood, scale * scores, fitted).value
+            model.likelihood, scale * scores, theta, centre=centre, penalty=PENALTY, bounds=model.bounds
         )
+        likelihood = required(engine.likelihood).derivatives(model.likelihood, scale * scores, fitted).value
         prior = scale**2 * float(scores @ scores) + float(np.sum((fitted - centre) ** 2))
         return likelihood - 0.5 * PENALTY * prior
 
@@ -160,9 +157,7 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
         if "scores" in result:
             row["seconds"] = result["seconds"]
             scores = np.asarray(result["scores"], dtype=float)
-            row["likelihood"] = (
-                factor_yardstick(votes, scores) if factor else yardstick(pooled, scores)
-            )
+            row["likelihood"] = factor_yardstick(votes, scores) if factor else yardstick(pooled, scores)
             row["times slower"] = seconds_of(result) / seconds_of(results[base])
         rows.append(row)
     return rows

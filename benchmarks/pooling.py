@@ -28,9 +28,7 @@ ITEMS, CONTEXTS, WORKERS = 12, 10, 40
 KINDS = ("auto", "none", "complete")
 
 
-def drawn_contexts(
-    deviation: float, votes: int, seed: int
-) -> tuple[crowdsift.Comparisons, crowdsift.Comparisons]:
+def drawn_contexts(deviation: float, votes: int, seed: int) -> tuple[crowdsift.Comparisons, crowdsift.Comparisons]:
     """Votes in contexts with planted deviations, and every pair with its true probability."""
     rng = np.random.default_rng(seed)
     scores = rng.normal(0, 1, ITEMS) + rng.normal(0, deviation, (CONTEXTS, ITEMS))
@@ -51,9 +49,7 @@ def drawn_contexts(
     return both.select(~known), both.select(known)
 
 
-def left_out(
-    train: crowdsift.Comparisons, test: crowdsift.Comparisons, kind: str
-) -> tuple[float, float]:
+def left_out(train: crowdsift.Comparisons, test: crowdsift.Comparisons, kind: str) -> tuple[float, float]:
     """The log loss of other votes, and the deviation that was found, in logits."""
     model = crowdsift.Sift(pooling=kind)
     if kind == "complete":
@@ -78,9 +74,12 @@ def contexts(seeds: int) -> None:
                 table.append([loss for loss, _ in results])
                 found.append(results[0][1])
             auto, none, complete = np.mean(table, axis=0)
-            print(f"{deviation:9.1f} {votes:5d} {auto:.4f}  {none:.4f}  {complete:.4f}"
-                  f"   {auto - min(none, complete):+.4f}     {np.median(found):.3f}"
-                  f"  {np.min(found):.3f} to {np.max(found):.3f}", flush=True)  # fmt: skip
+            print(
+                f"{deviation:9.1f} {votes:5d} {auto:.4f}  {none:.4f}  {complete:.4f}"
+                f"   {auto - min(none, complete):+.4f}     {np.median(found):.3f}"
+                f"  {np.min(found):.3f} to {np.max(found):.3f}",
+                flush=True,
+            )
 
 
 def arena(folders: list[str]) -> None:
@@ -88,10 +87,10 @@ def arena(folders: list[str]) -> None:
     for folder in folders:
         votes = crowdsift.read(f"{folder}/arena.jsonl", by="language")
         losses = {
-            kind: sum(left_out(kept, out, kind)[0] * out.total_weight
-                      for kept, out in folds(votes, 5)) / votes.total_weight
+            kind: sum(left_out(kept, out, kind)[0] * out.total_weight for kept, out in folds(votes, 5))
+            / votes.total_weight
             for kind in KINDS
-        }  # fmt: skip
+        }
         found = left_out(votes, votes, "auto")[1]
         print(folder, {kind: round(loss, 5) for kind, loss in losses.items()}, f"{found:.3f}")
 
@@ -140,8 +139,11 @@ def panel(folders: list[str]) -> None:
         print(folder, np.round(rows[-1], 3), flush=True)
     found = np.array(rows)
     better = ((found[:, 2] < found[:, 0]) & (found[:, 2] < found[:, 1])).sum()
-    print("mean rmse: people alone, all votes, trusted; coverage of scores, of biases:",
-          found.mean(axis=0).round(3), f"better than both in {better} of {len(found)}")  # fmt: skip
+    print(
+        "mean rmse: people alone, all votes, trusted; coverage of scores, of biases:",
+        found.mean(axis=0).round(3),
+        f"better than both in {better} of {len(found)}",
+    )
 
 
 def tau(one: np.ndarray, two: np.ndarray) -> float:
@@ -172,23 +174,34 @@ def ppr(path: str, draws: int) -> None:
         for seed in range(draws):
             some = np.random.default_rng(seed).choice(human, count, replace=False)
             people, wide = logits(crowdsift.fit(part(some), dimensions=1, threads=1), chosen)
-            both = crowdsift.fit(part(np.concatenate([some, judges])), threads=1,
-                                 trusted={"panel": "human"})  # fmt: skip
+            both = crowdsift.fit(part(np.concatenate([some, judges])), threads=1, trusted={"panel": "human"})
             scores, half = logits(both, chosen)
-            found.append([tau(people, truth), np.mean(np.abs(people - truth) <= wide),
-                          tau(scores, truth), np.mean(np.abs(scores - truth) <= half),
-                          both.summary["trusted"]["worth"]])  # fmt: skip
+            found.append(
+                [
+                    tau(people, truth),
+                    np.mean(np.abs(people - truth) <= wide),
+                    tau(scores, truth),
+                    np.mean(np.abs(scores - truth) <= half),
+                    both.summary["trusted"]["worth"],
+                ]
+            )
         means = np.mean(found, axis=0)
-        print(f"{count} human votes: people alone tau {means[0]:.3f}, coverage {means[1]:.3f}; "
-              f"trusted tau {means[2]:.3f}, coverage {means[3]:.3f}; the judges are worth "
-              f"{means[4]:.0f} votes", flush=True)  # fmt: skip
+        print(
+            f"{count} human votes: people alone tau {means[0]:.3f}, coverage {means[1]:.3f}; "
+            f"trusted tau {means[2]:.3f}, coverage {means[3]:.3f}; the judges are worth "
+            f"{means[4]:.0f} votes",
+            flush=True,
+        )
 
 
 # Scale of shared biases, that of judges as a share of it, variance of outliers, freedom.
 GRID = [(*each, 2.0) for each in itertools.product((0.1, 0.2, 0.5, 1.0), (0.5, 1.0), (1.0, 16.0))]
 GRID += [(shared, 0.5, 16.0, freedom) for shared in (0.2, 0.5) for freedom in (1.0, 4.0)]
-CROWDS = [each for each in itertools.product((0.0, 0.1, 0.3, 0.6, 1.0), (False, True), (1, 4),
-                                             (60, 240, 960)) if each[0] or not each[1]]  # fmt: skip
+CROWDS = [
+    each
+    for each in itertools.product((0.0, 0.1, 0.3, 0.6, 1.0), (False, True), (1, 4), (60, 240, 960))
+    if each[0] or not each[1]
+]
 
 
 def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
@@ -227,8 +240,9 @@ def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     losses = []
     for scale, ratio, outlier, freedom in GRID:
-        with mock.patch.multiple(panels, _SHARED=scale, _OWN=ratio * scale, _OUTLIER=outlier,
-                                 _FREEDOM=freedom, _WORK=16.0 * judges * K**3):  # fmt: skip
+        with mock.patch.multiple(
+            panels, _SHARED=scale, _OWN=ratio * scale, _OUTLIER=outlier, _FREEDOM=freedom, _WORK=16.0 * judges * K**3
+        ):
             mean, C = panels.panel_posterior(*sites)[:2]
         sd = np.sqrt(C[won, won] + C[lost, lost] - 2 * C[won, lost])
         d = unit * (mean[won] - mean[lost] + nodes[:, None] * sd)
@@ -257,13 +271,19 @@ def prior(seeds: int) -> None:
         losses = table[some, :-1]
         above = 1e4 * (losses - losses[:, losses.mean(axis=0).argmin(), None])
         parts = [size == x for x in (0.0, 0.1, 0.3, 0.6, 1.0)] + [~heavy, heavy]
-        print(f"{name}: {len(losses)} crowds; loss, excess over the best in 1e-4 (s.e.), median; "
-              "for biases of 0 .1 .3 .6 1, Gaussian, heavy-tailed")  # fmt: skip
+        print(
+            f"{name}: {len(losses)} crowds; loss, excess over the best in 1e-4 (s.e.), median; "
+            "for biases of 0 .1 .3 .6 1, Gaussian, heavy-tailed"
+        )
         for k, each in enumerate(GRID):
             error = above[:, k].std(ddof=1) / np.sqrt(len(losses))
             cells = " ".join(f"{above[part[some], k].mean():+.1f}" for part in parts)
-            print(*each, f"{losses[:, k].mean():.5f} {above[:, k].mean():+.1f} ({error:.1f})",
-                  f"{np.median(above[:, k]):+.1f};", cells)  # fmt: skip
+            print(
+                *each,
+                f"{losses[:, k].mean():.5f} {above[:, k].mean():+.1f} ({error:.1f})",
+                f"{np.median(above[:, k]):+.1f};",
+                cells,
+            )
 
 
 if __name__ == "__main__":

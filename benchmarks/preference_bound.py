@@ -1,15 +1,14 @@
 """What preference rows can tell of annotators: an oracle's verdicts, and how open the scale is.
 
-Run with ``python -m benchmarks.preference_bound [--seeds N] [--first N] [--adversaries KIND]``. The
-rows are those of ``benchmarks.features preferences``: every answer is in one pair, judged once. The
-oracle knows the true weights of the features, their share of the variance and the distribution of
-reliabilities; what an answer has beyond its features is integrated over, by quadrature. It says its
-words by the rule of `crowdsift.results.verdicts`: 3 nats between classes of types. Nobody who sees
-these votes can do better by that rule but by luck.
+Run with ``python -m benchmarks.preference_bound [--seeds N] [--first N] [--adversaries KIND]``. The rows are those of
+``benchmarks.features preferences``: every answer is in one pair, judged once. The oracle knows the true weights of the
+features, their share of the variance and the distribution of reliabilities; what an answer has beyond its features is
+integrated over, by quadrature. It says its words by the rule of `crowdsift.results.verdicts`: 3 nats between classes of
+types. Nobody who sees these votes can do better by that rule but by luck.
 
-Then the evidence for shares of the features at the true direction of the weights, distributions of
-reliabilities learned as sift learns them, integrals exact: by how much the best share is above the
-true one, and the reliabilities that go with it.
+Then the evidence for shares of the features at the true direction of the weights, distributions of reliabilities
+learned as sift learns them, integrals exact: by how much the best share is above the true one, and the reliabilities
+that go with it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 def log_likelihoods(drawn: Preferences, share: float, points: np.ndarray) -> np.ndarray:
     """Of every annotator's votes, a column per reliability: Σ log ∫ σ(β(d + e)) N(e; 0, 2s).
 
-    An answer is in one vote, so that what it has of its own, of the variance s = 1 - share, is
-    integrated vote by vote. Integrals are interpolated in d.
+    An answer is in one vote, so that what it has of its own, of the variance s = 1 - share, is integrated vote by vote.
+    Integrals are interpolated in d.
     """
     d = np.sqrt(share) * drawn.by_features
     at = np.linspace(d.min() - 0.01, d.max() + 0.01, 600)
@@ -57,9 +56,7 @@ def words(L: np.ndarray, points: np.ndarray, masses: np.ndarray, typical: float)
     reached /= reached[:, -1:]
     limits = tuple(points[(reached < at).sum(axis=1)] for at in (0.05, 0.95))
     votes, unknown = np.full(len(L), np.inf), np.full(len(L), np.nan)
-    return words_of(
-        evidence, useful, typical, [limits], votes, unknown, unknown, np.zeros(len(L), bool)
-    )
+    return words_of(evidence, useful, typical, [limits], votes, unknown, unknown, np.zeros(len(L), bool))
 
 
 def oracle(drawn: Preferences, adversaries: str) -> np.ndarray:
@@ -93,8 +90,7 @@ def at_share(drawn: Preferences, share: float) -> tuple[float, float, np.ndarray
 def found(verdict: np.ndarray) -> np.ndarray:
     """Adversaries and random ones found, careful ones flagged."""
     flagged = np.isin(verdict[:80], ["adversarial", "random"])
-    return np.array([(verdict[95:] == "adversarial").sum(), (verdict[80:95] == "random").sum(),
-                     flagged.sum()])  # fmt: skip
+    return np.array([(verdict[95:] == "adversarial").sum(), (verdict[80:95] == "random").sum(), flagged.sum()])
 
 
 def main() -> None:
@@ -117,14 +113,18 @@ def main() -> None:
         behind.append(profile[best][0] - profile[0.5][0])
         ratio.append(profile[best][1] / float(np.median(drawn.beta[:80])))
         within = [share for share in SHARES if profile[share][0] > profile[best][0] - 3.0]
-        print(f"seed {seed}: adversarial, random found, careful flagged "
-              + ", ".join(f"{name} {each.tolist()}" for name, each in counted.items())
-              + f"; best share {best}, {behind[-1]:.1f} nats above .5, typical reliability "
-              f"{ratio[-1]:.2f} times the true one; {within[0]} to {within[-1]} within 3 nats",
-              flush=True)  # fmt: skip
-    print({name: each.tolist() for name, each in total.items()},
-          f"of {5 * len(ratio)}, {15 * len(ratio)}, {80 * len(ratio)}; nats {np.mean(behind):.2f}, "
-          f"ratio {min(ratio):.2f} to {max(ratio):.2f}, mean {np.mean(ratio):.2f}")  # fmt: skip
+        print(
+            f"seed {seed}: adversarial, random found, careful flagged "
+            + ", ".join(f"{name} {each.tolist()}" for name, each in counted.items())
+            + f"; best share {best}, {behind[-1]:.1f} nats above .5, typical reliability "
+            f"{ratio[-1]:.2f} times the true one; {within[0]} to {within[-1]} within 3 nats",
+            flush=True,
+        )
+    print(
+        {name: each.tolist() for name, each in total.items()},
+        f"of {5 * len(ratio)}, {15 * len(ratio)}, {80 * len(ratio)}; nats {np.mean(behind):.2f}, "
+        f"ratio {min(ratio):.2f} to {max(ratio):.2f}, mean {np.mean(ratio):.2f}",
+    )
 
 
 if __name__ == "__main__":

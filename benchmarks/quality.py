@@ -1,9 +1,8 @@
 """Quality of the estimators against each other, on simulated crowds and real votes.
 
-Run with ``python -m benchmarks.quality synthetic|left-out|coverage [--seeds N]``.
-Every finished piece of work is kept in bench-output/quality/NAME.jsonl: a run that was stopped
-goes on where it was, and the tables are made of what is there. All methods see the same votes.
-Nothing here is used to choose a hyper-parameter.
+Run with ``python -m benchmarks.quality synthetic|left-out|coverage [--seeds N]``. Every finished piece of work is kept
+in bench-output/quality/NAME.jsonl: a run that was stopped goes on where it was, and the tables are made of what is
+there. All methods see the same votes. Nothing here is used to choose a hyper-parameter.
 """
 
 from __future__ import annotations
@@ -89,11 +88,7 @@ def synthetic_task(task: Task) -> list[Record]:
 def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
     """One row a setting: the best of the eight, sift, and the difference."""
     grid = [(*setting, seed) for seed in range(seeds) for setting in distinct_settings()]
-    records = work(
-        "eight-tuned" if tune else "eight",
-        synthetic_task,
-        [(*point, tune, rivals) for point in grid],
-    )
+    records = work("eight-tuned" if tune else "eight", synthetic_task, [(*point, tune, rivals) for point in grid])
     records += work("sift", synthetic_task, [(*point, False, ("sift",)) for point in grid])
     if tune:
         _keep(records)
@@ -109,10 +104,7 @@ def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
         best = max(rivals, key=lambda name: average[name])
         gains.append(average["sift"] - average[best])
         beta, k, m, n = setting
-        print(
-            f"{beta:8s}{k:6d}{m:7d}{n:8d}  {best:18s}{average[best]:8.4f}"
-            f"{average['sift']:8.4f}{gains[-1]:+9.4f}"
-        )
+        print(f"{beta:8s}{k:6d}{m:7d}{n:8d}  {best:18s}{average[best]:8.4f}{average['sift']:8.4f}{gains[-1]:+9.4f}")
     result = np.array(gains)
     print(
         f"at least the best - .001 in {(result >= -0.001).sum()} of {len(result)}, "
@@ -132,13 +124,7 @@ def _keep(records: list[Record]) -> None:
 
 # --- left-out votes --------------------------------------------------------------------------
 
-LEFT_OUT = (
-    "passage.csv",
-    "faceage_subset.csv",
-    "lightfield.csv",
-    "wmt13_fren.csv.gz",
-    "llmfao.csv",
-)
+LEFT_OUT = ("passage.csv", "faceage_subset.csv", "lightfield.csv", "wmt13_fren.csv.gz", "llmfao.csv")
 
 
 def decided(name: str) -> crowdsift.Comparisons:
@@ -179,8 +165,7 @@ def left_out() -> None:
 
 # --- coverage of intervals -------------------------------------------------------------------
 
-COVERAGE = ((100, 500, 2000), (100, 500, 5000), (200, 8000, 25000), (1000, 1000, 20000),
-            (2500, 1000, 20000))  # fmt: skip
+COVERAGE = ((100, 500, 2000), (100, 500, 5000), (200, 8000, 25000), (1000, 1000, 20000), (2500, 1000, 20000))
 
 
 def coverage_task(task: Task) -> list[Record]:
@@ -206,10 +191,7 @@ def coverage_task(task: Task) -> list[Record]:
     chance = chance if sign > 0 else 1.0 - chance
     surer, right = np.maximum(chance, 1 - chance), (chance > 0.5) == (gap > 0)
     bins = np.minimum(((surer - 0.5) * 20).astype(int), 9)
-    sums = [
-        [int((bins == b).sum()), float(surer[bins == b].sum()), float(right[bins == b].sum())]
-        for b in range(10)
-    ]
+    sums = [[int((bins == b).sum()), float(surer[bins == b].sum()), float(right[bins == b].sum())] for b in range(10)]
     beta = sign * drawn.reliability * np.sqrt(3.0)
     voted = fit.workers["comparisons"] > 0
     inside = (fit.workers["lower"] <= beta) & (beta <= fit.workers["upper"])
@@ -236,8 +218,8 @@ def coverage(seeds: int) -> None:
     for setting in grid:
         mine = [r for r in records if tuple(r["task"][:4]) == setting]
         figures = "".join(f"{np.mean([r[name] for r in mine]):15.3f}" for name in names)
-        # Calibration both ways: pairs of one crowd share its items, so that within a crowd the
-        # bins are noisy and the error is biased upwards; pooled over crowds that averages out.
+        # Calibration both ways: pairs of one crowd share its items, so that within a crowd the bins are noisy and the
+        # error is biased upwards; pooled over crowds that averages out.
         count, chance, right = np.sum([r["bins"] for r in mine], axis=0).T
         figures += f"{np.abs(chance - right).sum() / count.sum():15.3f}"
         each = [np.abs(np.subtract(*np.array(r["bins"])[:, 1:].T)).sum() / 20_000 for r in mine]

@@ -61,9 +61,7 @@ def planted(crowds: int) -> None:
                 spam = workers["worker"].astype(int) < SPAMMERS
                 random = workers["verdict"] == "random"
                 error = float(np.sqrt(np.mean((items["score"] - true) ** 2)))
-                figures[name].append(
-                    [inside.mean(), error, random[spam].mean(), random[~spam].mean()]
-                )
+                figures[name].append([inside.mean(), error, random[spam].mean(), random[~spam].mean()])
         for name, rows in figures.items():
             mean, se = np.mean(rows, axis=0), np.std(rows, axis=0) / np.sqrt(crowds)
             shown = (f"{m:.4f} ({e:.4f})" for m, e in zip(mean, se, strict=True))
@@ -163,23 +161,25 @@ def graded(crowds: int) -> None:
             rows = graded_crowd(seed, cuts)
             out = np.random.default_rng(seed + 10_000).random(len(rows["left"])) < 0.2
             votes = crowdsift.read({name: column[~out] for name, column in rows.items()})
-            found = [
-                crowdsift.fit(each, threads=1, dimensions=1)
-                for each in (votes, replace(votes, grades=None))
-            ]
+            found = [crowdsift.fit(each, threads=1, dimensions=1) for each in (votes, replace(votes, grades=None))]
             s = found[0].summary
             covered.append(
-                [s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"]
-                 for k, cut in enumerate(cuts, 1) if cut]
-            )  # fmt: skip
+                [s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"] for k, cut in enumerate(cuts, 1) if cut]
+            )
             kept = out & (rows["winner"] != "a=b")
             won = np.char.startswith(rows["winner"][kept], "a")
-            p = [fit.predict(*(rows[name][kept] for name in ("left", "right", "worker")))
-                 for fit in found]  # fmt: skip
+            p = [fit.predict(*(rows[name][kept] for name in ("left", "right", "worker"))) for fit in found]
             losses.append([-np.log(np.where(won, each, 1 - each)).mean() for each in p])
         share = np.mean(covered, axis=0).round(3)
-        print(cuts, "cut points covered", share, "left-out loss", np.mean(losses, axis=0).round(4),
-              "better in", np.mean(np.diff(losses) > 0).round(3))  # fmt: skip
+        print(
+            cuts,
+            "cut points covered",
+            share,
+            "left-out loss",
+            np.mean(losses, axis=0).round(4),
+            "better in",
+            np.mean(np.diff(losses) > 0).round(3),
+        )
 
 
 if __name__ == "__main__":

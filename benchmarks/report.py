@@ -82,8 +82,10 @@ def main() -> None:
         ("first paint, s", first, 2.0),
         ("sorting all items by a click, s", sorting, 1.0),
     )
-    print(f"{given.items:,} items, {given.workers:,} workers, {given.votes:,} votes; "
-          f"fit {fit.summary['seconds']:.2f} s; report {busy:.2f} s of processor time")  # fmt: skip
+    print(
+        f"{given.items:,} items, {given.workers:,} workers, {given.votes:,} votes; "
+        f"fit {fit.summary['seconds']:.2f} s; report {busy:.2f} s of processor time"
+    )
     for title, value, limit in rows:
         print(f"{title:36s}{value:9.3f}{limit:8.2f}  {'ok' if value <= limit else 'OVER'}")
 

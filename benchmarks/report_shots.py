@@ -1,9 +1,8 @@
 """Reports of real votes in a browser: pictures to look at, and what stands out of its box.
 
-Run with ``python -m benchmarks.report_shots FOLDER [NAME=VOTES ...]``: the data sets that are
-found, and files of votes with a name. At 375, 768 and 1280 px, light and dark; all that opens is
-opened for the check of widths. Prints what is wider than its box, messages of the console, and the
-first paint.
+Run with ``python -m benchmarks.report_shots FOLDER [NAME=VOTES ...]``: the data sets that are found, and files of votes
+with a name. At 375, 768 and 1280 px, light and dark; all that opens is opened for the check of widths. Prints what is
+wider than its box, messages of the console, and the first paint.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ def main() -> None:
             for scheme in SCHEMES:
                 for width in WIDTHS:
                     context = browser.new_context(
-                        viewport={"width": width, "height": 900},
-                        color_scheme=scheme,
-                        is_mobile=width < 500,
+                        viewport={"width": width, "height": 900}, color_scheme=scheme, is_mobile=width < 500
                     )
                     page = context.new_page()
                     messages: list[Any] = []
@@ -71,8 +68,9 @@ def main() -> None:
                     page.screenshot(path=str(picture), full_page=True)
                     page.evaluate(OPEN)
                     words = [each.text for each in messages[:3]]
-                    print(f"  {scheme} {width}: wider {page.evaluate(WIDER)}, console {words}, "
-                          f"paint {paint}", flush=True)  # fmt: skip
+                    print(
+                        f"  {scheme} {width}: wider {page.evaluate(WIDER)}, console {words}, paint {paint}", flush=True
+                    )
                     context.close()
         browser.close()
 

@@ -1,8 +1,8 @@
 """The passes against what the machine can do, both measured in the same run.
 
-A pass over the votes streams bytes, gathers from vectors over items and scatters into them. What
-these cost here is measured by cpp/bench/machine.cpp; their sum is a floor for a pass that overlaps
-nothing, and arithmetic comes on top where it is not hidden behind it.
+A pass over the votes streams bytes, gathers from vectors over items and scatters into them. What these cost here is
+measured by cpp/bench/machine.cpp; their sum is a floor for a pass that overlaps nothing, and arithmetic comes on top
+where it is not hidden behind it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from crowdsift.engines.base import SlopePrior, required
 __all__ = ["machine", "passes"]
 
 ROOT = Path(__file__).resolve().parents[1]
-# Bytes streamed, gathers and scatters a comparison: item codes 8, outcome and weight 8, an entry
-# of A or B 4 to read and 8 to write (the line is fetched first).
+# Bytes streamed, gathers and scatters a comparison: item codes 8, outcome and weight 8, an entry of A or B 4 to read
+# and 8 to write (the line is fetched first).
 COSTS = {
     "bt pass": (16 + 8, 2, 2),
     "bt product": (8 + 4, 2, 2),
@@ -77,10 +77,15 @@ def passes(name: str, rates: list[dict[str, Any]]) -> list[dict[str, Any]]:
             floor += gathers * near["gather"] + scatters * near["scatter"]
             rows.append(
                 {
-                    "data": name, "pass": task, "threads": rate["threads"], "bytes": stream,
-                    "nanoseconds": 1e9 * seconds, "floor": 1e9 * floor, "ratio": seconds / floor,
+                    "data": name,
+                    "pass": task,
+                    "threads": rate["threads"],
+                    "bytes": stream,
+                    "nanoseconds": 1e9 * seconds,
+                    "floor": 1e9 * floor,
+                    "ratio": seconds / floor,
                 }
-            )  # fmt: skip
+            )
     return rows
 
 

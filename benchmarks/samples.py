@@ -45,10 +45,9 @@ def arena(seed: int = 1) -> Path:
     folder = _sample(seed, 1.0)
     words = {"model_a": "left", "model_b": "right"}
     rows = [
-        (row["model_a"], row["model_b"], words.get(row["winner"], "tie"), row["judge"],
-         row["language"])
+        (row["model_a"], row["model_b"], words.get(row["winner"], "tie"), row["judge"], row["language"])
         for row in _lines(folder / "arena.jsonl")
-    ]  # fmt: skip
+    ]
     header = ("left", "right", "winner", "worker", "language")
     return _converted(folder / "arena.csv", header, rows)
 
@@ -57,10 +56,9 @@ def arena_plain(seed: int = 1) -> Path:
     """The same votes as winner and loser: no sides; a tie is given to the left item."""
     with arena(seed).open(newline="", encoding="utf-8") as file:
         rows = [
-            (v["right"], v["left"], v["worker"]) if v["winner"] == "right"
-            else (v["left"], v["right"], v["worker"])
+            (v["right"], v["left"], v["worker"]) if v["winner"] == "right" else (v["left"], v["right"], v["worker"])
             for v in csv.DictReader(file)
-        ]  # fmt: skip
+        ]
     folder = _sample(seed, 1.0)
     return _converted(folder / "arena-plain.csv", ("winner", "loser", "worker"), rows)
 
@@ -69,8 +67,7 @@ def preferences(seed: int = 1, scale: float = 30.0) -> Path:
     """Preferences for reward models: islands of two to four replies, about 200,000 rows."""
     folder = _sample(seed, scale)
     rows = [
-        (row["chosen"], row["rejected"], row["annotator_id"], row["prompt"])
-        for row in _lines(folder / "trl.jsonl")
+        (row["chosen"], row["rejected"], row["annotator_id"], row["prompt"]) for row in _lines(folder / "trl.jsonl")
     ]
     header = ("winner", "loser", "worker", "prompt")
     return _converted(folder / "trl.csv", header, rows)

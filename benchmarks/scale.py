@@ -1,7 +1,7 @@
 """What shards cost: calls of a cluster, kills, votes in files, a database; see docs/scale.md.
 
-Run with ``python -m benchmarks.scale calls|kills|disk|processes ...``; each prints what
-it found as lines of text. All of it runs on one machine, in real processes.
+Run with ``python -m benchmarks.scale calls|kills|disk|processes ...``; each prints what it found as lines of text. All
+of it runs on one machine, in real processes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ def worker_process(address: str) -> subprocess.Popen[bytes]:
     """A worker of one thread."""
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
     worker += ["--death-timeout", "60"]  # where this process is killed and its scheduler gone
-    return subprocess.Popen(
-        [*worker, "--memory-limit", "0", "--no-dashboard", "--no-nanny"], **QUIET
-    )
+    return subprocess.Popen([*worker, "--memory-limit", "0", "--no-dashboard", "--no-nanny"], **QUIET)
 
 
 def wait_for(address: str, processes: int) -> None:
@@ -89,8 +87,10 @@ def calls(given: argparse.Namespace) -> None:
                 taken.append(1000 * (time.perf_counter() - began))
             made.close()
             within = np.quantile(taken, 0.9)
-            print(f"{shards} shards on {given.processes} processes, {given.items} items: median "
-                  f"{np.median(taken):.2f} ms a pass, 90 % within {within:.2f} ms")  # fmt: skip
+            print(
+                f"{shards} shards on {given.processes} processes, {given.items} items: median "
+                f"{np.median(taken):.2f} ms a pass, 90 % within {within:.2f} ms"
+            )
 
 
 def kills(given: argparse.Namespace) -> None:
@@ -116,8 +116,11 @@ def kills(given: argparse.Namespace) -> None:
                 seconds = made.traffic.longest_recovery
                 word = "equal" if found == expected else "OTHER"
                 longest = max(longest, seconds)
-                print(f"{hits}: killed after {moment:.2f} s, {made.traffic.recovered} shards made "
-                      f"anew in {seconds:.1f} s, {word} bytes", flush=True)  # fmt: skip
+                print(
+                    f"{hits}: killed after {moment:.2f} s, {made.traffic.recovered} shards made "
+                    f"anew in {seconds:.1f} s, {word} bytes",
+                    flush=True,
+                )
             made.close()
             if expected and timer.ident is not None:
                 timer.join()
@@ -125,8 +128,10 @@ def kills(given: argparse.Namespace) -> None:
                 running.remove(victim)
                 running.append(worker_process(address))
                 wait_for(address, 3)
-    print(f"{given.method}: {right} of {hits} kills in mid-fit ended in equal bytes, the longest "
-          f"recovery took {longest:.1f} s")  # fmt: skip
+    print(
+        f"{given.method}: {right} of {hits} kills in mid-fit ended in equal bytes, the longest "
+        f"recovery took {longest:.1f} s"
+    )
 
 
 def disk(given: argparse.Namespace) -> None:
@@ -137,9 +142,11 @@ def disk(given: argparse.Namespace) -> None:
     fit = crowdsift.fit(votes, method="bora-map", memory=given.memory)
     done = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{len(votes):,} comparisons {'in files' if votes.on_disk else 'in memory'}: read in "
-          f"{read - began:.1f} s, fitted in {done - read:.1f} s ({fit.summary['passes']} passes), "
-          f"peak {peak:.2f} GB")  # fmt: skip
+    print(
+        f"{len(votes):,} comparisons {'in files' if votes.on_disk else 'in memory'}: read in "
+        f"{read - began:.1f} s, fitted in {done - read:.1f} s ({fit.summary['passes']} passes), "
+        f"peak {peak:.2f} GB"
+    )
 
 
 def processes(given: argparse.Namespace) -> None:
@@ -152,8 +159,11 @@ def processes(given: argparse.Namespace) -> None:
     for count in (1, 2):
         with started(count) as (address, _):
             _, traffic, taken = scores(votes, "bora-map", address, count, model.tolerance)  # type: ignore[attr-defined]
-            print(f"{count} processes: {taken:.2f} s, {traffic.calls} calls, "
-                  f"{(traffic.sent + traffic.received) / 1e6:.0f} MB", flush=True)  # fmt: skip
+            print(
+                f"{count} processes: {taken:.2f} s, {traffic.calls} calls, "
+                f"{(traffic.sent + traffic.received) / 1e6:.0f} MB",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -1,10 +1,9 @@
 """The shapes of votes that people have, timed: leaderboards, preferences, crowds, many votes.
 
-Run with ``python -m benchmarks.shapes --against REVISION``: every case by this version and by
-another revision in turn, with the ratio of their medians. Without ``--against`` this version
-alone. ``--rounds 1 --longest 30`` takes some five minutes where the other revision is already
-installed. Runs in the environment that users have: no variable that sets the threads of BLAS.
-Writes bench-output/shapes.md and shapes.json.
+Run with ``python -m benchmarks.shapes --against REVISION``: every case by this version and by another revision in turn,
+with the ratio of their medians. Without ``--against`` this version alone. ``--rounds 1 --longest 30`` takes some five
+minutes where the other revision is already installed. Runs in the environment that users have: no variable that sets
+the threads of BLAS. Writes bench-output/shapes.md and shapes.json.
 """
 
 from __future__ import annotations
@@ -42,9 +41,7 @@ def real_shapes(versions: Sequence[Version]) -> list[Row]:
     return [_fitted(versions, name, votes) for name, votes in cases.items()]
 
 
-def _fitted(
-    versions: Sequence[Version], name: str, votes: Row, method: str = "sift", rounds: int = 3
-) -> Row:
+def _fitted(versions: Sequence[Version], name: str, votes: Row, method: str = "sift", rounds: int = 3) -> Row:
     request = {"method": method, "threads": THREADS, "repeats": 1, **votes}
     return in_turn(name, versions, lambda version: fits(version, request), rounds)
 
@@ -67,8 +64,7 @@ def convergence(version: Version, seeds: int) -> list[Row]:
     """Arena samples of so many seeds: iterations, and whether each converged."""
     rows = []
     for seed in range(1, seeds + 1):
-        request = {"file": str(samples.arena(seed)), "method": "sift", "threads": THREADS,
-                 "repeats": 1}  # fmt: skip
+        request = {"file": str(samples.arena(seed)), "method": "sift", "threads": THREADS, "repeats": 1}
         measured = fits(version, request)
         keys = ("iterations", "converged", "seconds", "note")
         rows.append({"seed": seed, **{key: measured.get(key) for key in keys}})
@@ -107,10 +103,12 @@ def rivals(versions: Sequence[Version]) -> list[Row]:
     left, right = (np.array([codes[v[side]] for v in votes]) for side in ("left", "right"))
     won = np.array([v["winner"] != "right" for v in votes])
     arrays = {
-        "winner": np.where(won, left, right), "loser": np.where(won, right, left),
+        "winner": np.where(won, left, right),
+        "loser": np.where(won, right, left),
         "tie": np.array([v["winner"] == "tie" for v in votes]),
-        "items": np.array(len(codes)), "intervals": np.array(True),
-    }  # fmt: skip
+        "items": np.array(len(codes)),
+        "intervals": np.array(True),
+    }
     for peer, name in (("evalica", "evalica, scores alone"), ("arena-rank", "arena-rank")):
         found = [run_adapter(peer, arrays) for _ in range(min(3, LIMITS["rounds"]))]
         seconds = [float(str(result["seconds"])) for result in found if "seconds" in result]
@@ -125,10 +123,7 @@ def rivals(versions: Sequence[Version]) -> list[Row]:
 
 def many_votes(versions: Sequence[Version], sizes: Sequence[str]) -> list[Row]:
     """Plain sift on simulated votes: seconds and the peak of memory beside the votes."""
-    return [
-        _fitted(versions, f"sift, {size} votes", {"arrays": str(stored(size))}, rounds=2)
-        for size in sizes
-    ]
+    return [_fitted(versions, f"sift, {size} votes", {"arrays": str(stored(size))}, rounds=2) for size in sizes]
 
 
 def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
@@ -141,8 +136,9 @@ def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
             times = min(2, LIMITS["rounds"])
             for _ in range(times):
                 for count in taken:
-                    measured = fits(version, {"arrays": str(stored(size)), "method": method,
-                                          "threads": count, "repeats": times})  # fmt: skip
+                    measured = fits(
+                        version, {"arrays": str(stored(size)), "method": method, "threads": count, "repeats": times}
+                    )
                     taken[count].append(measured.get("seconds", float("nan")))
             one, two = (statistics.median(taken[count]) for count in (1, 2))
             row |= {"one thread": one, "two threads": two, "times": one / two}

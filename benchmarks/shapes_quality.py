@@ -1,12 +1,11 @@
 """Whether what is said of the shapes that people have is true: islands, verdicts, intervals.
 
-Run with ``python -m benchmarks.shapes_quality [--seeds 5]``. Samples with their truth come from
-the maker beside the real data. Prints tables, and writes bench-output/shapes_quality.json.
+Run with ``python -m benchmarks.shapes_quality [--seeds 5]``. Samples with their truth come from the maker beside the
+real data. Prints tables, and writes bench-output/shapes_quality.json.
 
-Islands: the mean `probability` of an export against the share of rows that are right, by tenths
-of the probability and by verdict of the annotator; errors of the share are by prompt. Coverage:
-90 % intervals of differences inside islands. Verdicts: planted workers of a Mechanical Turk
-batch, annotators of preferences, judges of an arena.
+Islands: the mean `probability` of an export against the share of rows that are right, by tenths of the probability and
+by verdict of the annotator; errors of the share are by prompt. Coverage: 90 % intervals of differences inside islands.
+Verdicts: planted workers of a Mechanical Turk batch, annotators of preferences, judges of an arena.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def calibration(seeds: int) -> list[dict[str, Any]]:
         for bin_ in range(10):
             inside = mine & (tenth == bin_)
             if inside.sum() >= FEWEST:
-                rows.append({"annotators": group, **_judged(p, right, prompt, inside),
-                             "tenth": bin_})  # fmt: skip
+                rows.append({"annotators": group, **_judged(p, right, prompt, inside), "tenth": bin_})
         rows.append({"annotators": group, **_judged(p, right, prompt, mine), "tenth": "all"})
     return rows
 
@@ -65,9 +63,7 @@ def _exported(seed: int) -> tuple[np.ndarray, ...]:
     return np.asarray(found["probability"]), np.array(truth), prompts, words
 
 
-def _judged(
-    p: np.ndarray, right: np.ndarray, prompt: np.ndarray, inside: np.ndarray
-) -> dict[str, Any]:
+def _judged(p: np.ndarray, right: np.ndarray, prompt: np.ndarray, inside: np.ndarray) -> dict[str, Any]:
     gap = right[inside] - p[inside]
     _, code = np.unique(prompt[inside], return_inverse=True)
     sums = np.bincount(code, gap - gap.mean())
@@ -82,9 +78,7 @@ def _judged(
     }
 
 
-def islands(
-    count: int, size: int, votes: int, seed: int
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def islands(count: int, size: int, votes: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Scores, and so many votes on each of so many islands; a chain of votes connects each."""
     rng = np.random.default_rng(seed)
     scores = rng.standard_normal(count * size)
@@ -118,8 +112,13 @@ def coverage(items: int, size: int, votes: int, differences: int) -> dict[str, A
         truth = scores[one] - scores[two]
         held.append((difference["lower"] <= truth) & (truth <= difference["upper"]))
     share = np.concatenate(held)
-    return {"items": count * size, "size": size, "votes": votes, "differences": len(share),
-            "covered": round(float(share.mean()), 4)}  # fmt: skip
+    return {
+        "items": count * size,
+        "size": size,
+        "votes": votes,
+        "differences": len(share),
+        "covered": round(float(share.mean()), 4),
+    }
 
 
 def main() -> None:
@@ -131,10 +130,9 @@ def main() -> None:
         "calibration": calibration(seeds),
         "coverage": [
             coverage(items, size, votes, 10_000)
-            for items, size, votes in ((900, 3, 6), (900, 2, 3), (20_000, 3, 6), (20_000, 2, 3),
-                                       (20_000, 4, 8))
+            for items, size, votes in ((900, 3, 6), (900, 2, 3), (20_000, 3, 6), (20_000, 2, 3), (20_000, 4, 8))
         ],
-    }  # fmt: skip
+    }
     for name, rows in found.items():
         print(name)
         for row in rows:

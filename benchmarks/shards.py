@@ -1,10 +1,10 @@
 """Every method on an engine of shards beside the engine that they are made of.
 
-Run with ``python -m benchmarks.shards [--quick] [--data NAME ...] [--methods a,b]``. Both engines
-fit with a tolerance of 1e-9, sift of 1e-7; the table has the largest difference of a score for 1,
-2, 3 and 5 shards. With ``--quick`` methods and data of more than some seconds are left out. Beside
-the real data there are 20,000 pairs of 5,000 items with ten workers each, too many for exact
-variances: there sift needs belief propagation, and most pairs are compared in several shards.
+Run with ``python -m benchmarks.shards [--quick] [--data NAME ...] [--methods a,b]``. Both engines fit with a tolerance
+of 1e-9, sift of 1e-7; the table has the largest difference of a score for 1, 2, 3 and 5 shards. With ``--quick``
+methods and data of more than some seconds are left out. Beside the real data there are 20,000 pairs of 5,000 items with
+ten workers each, too many for exact variances: there sift needs belief propagation, and most pairs are compared in
+several shards.
 """
 
 from __future__ import annotations

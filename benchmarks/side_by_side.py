@@ -36,10 +36,13 @@ def command(version: Version, words: Sequence[object]) -> Row:
 def _ran(version: Version, words: Sequence[object], parse: bool = True) -> Row:
     """What a process printed as JSON, with its peak of memory, or a note of why there is none."""
     process = subprocess.Popen(
-        [str(word) for word in (version.python, *words)], env=dict(version.environment), text=True,
-        stdout=subprocess.PIPE if parse else subprocess.DEVNULL, stderr=subprocess.PIPE,
+        [str(word) for word in (version.python, *words)],
+        env=dict(version.environment),
+        text=True,
+        stdout=subprocess.PIPE if parse else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         cwd=ONE_FIT.parents[1],
-    )  # fmt: skip
+    )
     try:
         out, err = process.communicate(timeout=LIMITS["seconds"])
     except subprocess.TimeoutExpired:
@@ -52,9 +55,7 @@ def _ran(version: Version, words: Sequence[object], parse: bool = True) -> Row:
     return dict(json.loads(out)) if parse else {}
 
 
-def in_turn(
-    name: str, versions: Sequence[Version], measure: Callable[[Version], Row], rounds: int = 3
-) -> Row:
+def in_turn(name: str, versions: Sequence[Version], measure: Callable[[Version], Row], rounds: int = 3) -> Row:
     """Medians of so many rounds, in each of which every version runs once; the ratio of the two.
 
     A version that fails or takes too long is not tried again.

@@ -1,8 +1,7 @@
 """Whether the sign that a method returns is as often right as the fit states.
 
-Run with ``python -m benchmarks.sign [--crowds 200] [--first 0] [--methods sift,bora-map]``. In
-every crowd 3 to 20 strong judges are upright with probability .9 each; many more workers are nearly
-random, and lean to one side in common.
+Run with ``python -m benchmarks.sign [--crowds 200] [--first 0] [--methods sift,bora-map]``. In every crowd 3 to 20
+strong judges are upright with probability .9 each; many more workers are nearly random, and lean to one side in common.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ def strong_and_random(seed: int) -> tuple[NDArray[np.float64], Comparisons]:
     rng = np.random.default_rng(seed)
     strong, weak = rng.integers(3, 21), rng.integers(20, 81)
     upright = np.where(rng.random(strong) < 0.9, 1.0, -1.0)
-    beta = np.concatenate(
-        [rng.uniform(1.5, 3.5, strong) * upright, rng.normal(rng.uniform(-0.25, 0.25), 0.1, weak)]
-    )
+    beta = np.concatenate([rng.uniform(1.5, 3.5, strong) * upright, rng.normal(rng.uniform(-0.25, 0.25), 0.1, weak)])
     each = np.concatenate([rng.integers(60, 201, strong), rng.integers(50, 401, weak)])
     return votes_of(rng, beta, each)
 
@@ -91,8 +88,10 @@ def main() -> None:
         below = sum(each.stated < 0.5 for each in found)
         sure = [each.right for each in found if each.stated > 0.95]
         silent = sum(each.warned != (each.stated < 0.95) for each in found)
-        print(f"{method}: {below} returned below one half, {silent} where warning and number "
-              f"differ; stated above .95: {sum(sure)} of {len(sure)} right")  # fmt: skip
+        print(
+            f"{method}: {below} returned below one half, {silent} where warning and number "
+            f"differ; stated above .95: {sum(sure)} of {len(sure)} right"
+        )
 
 
 if __name__ == "__main__":

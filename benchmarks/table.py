@@ -1,10 +1,9 @@
 """One table of our methods and the libraries people use: seconds, passes, memory, likelihood.
 
-Run with ``python -m benchmarks.table [--large] [--quick]``; `make bench` does. Writes
-bench-output/bench.json and bench-output/bench.md: the table, how time and memory grow with the
-votes, what a second thread brings beside the machine's own stream benchmark, and a roofline page.
-Every fit runs in a process of its own. With ``--against REVISION`` only our own rows, by this
-version and that one in turn: bench-output/against.md.
+Run with ``python -m benchmarks.table [--large] [--quick]``; `make bench` does. Writes bench-output/bench.json and
+bench-output/bench.md: the table, how time and memory grow with the votes, what a second thread brings beside the
+machine's own stream benchmark, and a roofline page. Every fit runs in a process of its own. With ``--against REVISION``
+only our own rows, by this version and that one in turn: bench-output/against.md.
 """
 
 from __future__ import annotations
@@ -46,9 +45,8 @@ def ours(name: str, method: str, threads: int) -> Row:
     command = [sys.executable, "-m", "benchmarks.measure", folder, method, threads, repeats]
     try:
         run = subprocess.run(
-            [str(word) for word in command],
-            check=True, capture_output=True, text=True, timeout=LONGEST,
-        )  # fmt: skip
+            [str(word) for word in command], check=True, capture_output=True, text=True, timeout=LONGEST
+        )
     except subprocess.TimeoutExpired:
         return {"data": name, "method": method, "threads": threads, "note": f"over {LONGEST} s"}
     except subprocess.CalledProcessError as error:
@@ -102,18 +100,18 @@ def scaling(rows: list[Row], rates: list[Row]) -> list[Row]:
     """What more threads bring, beside the stream benchmark."""
     found = []
     for row in rows:
-        alone = [
-            r for r in rows
-            if r["data"] == row["data"] and r["method"] == row["method"] and r.get("threads") == 1
-        ]  # fmt: skip
+        alone = [r for r in rows if r["data"] == row["data"] and r["method"] == row["method"] and r.get("threads") == 1]
         if row.get("threads", 1) > 1 and alone and "seconds" in row and "seconds" in alone[0]:
             stream = rates[row["threads"] - 1]["stream"] / rates[0]["stream"]
             found.append(
                 {
-                    "data": row["data"], "method": row["method"], "threads": row["threads"],
-                    "times": alone[0]["seconds"] / row["seconds"], "stream": stream,
+                    "data": row["data"],
+                    "method": row["method"],
+                    "threads": row["threads"],
+                    "times": alone[0]["seconds"] / row["seconds"],
+                    "stream": stream,
                 }
-            )  # fmt: skip
+            )
     return found
 
 
@@ -146,31 +144,32 @@ def tables(report: dict[str, Any]) -> str:
         _table(report["rows"], COLUMNS),
         "## Growth",
         "Exponents in the number of votes (1 is linear).",
-        _table(report["growth"], ("method", "from", "to", "seconds", "peak_memory",
-                                  "bytes_a_comparison")),
+        _table(report["growth"], ("method", "from", "to", "seconds", "peak_memory", "bytes_a_comparison")),
         "## Threads",
-        "`times` is one thread's time over this one's; `stream` the same for the triad a = b + s c "
-        "of the machine.",
+        "`times` is one thread's time over this one's; `stream` the same for the triad a = b + s c of the machine.",
         _table(report["scaling"], ("data", "method", "threads", "times", "stream")),
         "## From a file to the tables",
         "`crowdsift fit` on Parquet with text labels: read, fit, write; the peak of all memory.",
-        _table(report["end_to_end"], ("data", "method", "seconds", "fit_seconds", "peak_memory",
-                                      "note")),
+        _table(report["end_to_end"], ("data", "method", "seconds", "fit_seconds", "peak_memory", "note")),
         "## Roofline",
         "Nanoseconds a comparison; the floor is bytes over bandwidth plus gathers and scatters at "
         "the rates below, measured in this run.",
-        _table(report["roofline"], ("data", "pass", "threads", "bytes", "nanoseconds", "floor",
-                                    "ratio")),
+        _table(report["roofline"], ("data", "pass", "threads", "bytes", "nanoseconds", "floor", "ratio")),
         _table(
             [
-                {"threads": rate["threads"], "stream GB/s": rate["stream"] / 1e9,
-                 "items": entry["items"], "gather ns": 1e9 * entry["gather"],
-                 "scatter ns": 1e9 * entry["scatter"]}
-                for rate in report["rates"] for entry in rate["access"]
+                {
+                    "threads": rate["threads"],
+                    "stream GB/s": rate["stream"] / 1e9,
+                    "items": entry["items"],
+                    "gather ns": 1e9 * entry["gather"],
+                    "scatter ns": 1e9 * entry["scatter"],
+                }
+                for rate in report["rates"]
+                for entry in rate["access"]
             ],
             ("threads", "stream GB/s", "items", "gather ns", "scatter ns"),
         ),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(text) + "\n"
 
 
@@ -212,11 +211,16 @@ def main() -> None:
     rows: list[Row] = []
     report: dict[str, Any] = {
         "machine": {
-            "processor": _processor(), "cores": available_threads(), "load": load,
+            "processor": _processor(),
+            "cores": available_threads(),
+            "load": load,
             "python": platform.python_version(),
         },
-        "rates": rates, "rows": rows, "roofline": [], "end_to_end": [],
-    }  # fmt: skip
+        "rates": rates,
+        "rows": rows,
+        "roofline": [],
+        "end_to_end": [],
+    }
     for name in (*REAL, *sizes):
         for method in options.methods.split(","):
             if name == "1e8" and method != "bora-map":

@@ -1,7 +1,7 @@
 """Whether what is said can be trusted: coverage of joint statements, robustness, copied answers.
 
-Run with ``python -m benchmarks.trust NAME [--boards N] [--method bt]``. Every board has a seed
-of its own, counted from 0; shares are printed with their standard errors.
+Run with ``python -m benchmarks.trust NAME [--boards N] [--method bt]``. Every board has a seed of its own, counted from
+0; shares are printed with their standard errors.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ def share(values: list[bool]) -> str:
 def joint(options: argparse.Namespace) -> None:
     """Simulated boards: whether intervals, groups and separations hold together.
 
-    Scores of bt are log odds. Those of sift have a unit of their own, in which the mean of r² is 1,
-    the unknown level of all items included: the truth is put to this unit, and beside it to that of
-    the estimated typical reliability, which is what the scale `logit` claims.
+    Scores of bt are log odds. Those of sift have a unit of their own, in which the mean of r² is 1, the unknown level
+    of all items included: the truth is put to this unit, and beside it to that of the estimated typical reliability,
+    which is what the scale `logit` claims.
     """
     held: dict[str, list[bool]] = {}
     sizes, apart = [], []
     low, high = options.reliability
     for seed in range(options.first, options.first + options.boards):
-        drawn = crowdsift.simulate(
-            options.items, 20, 100 * options.items, reliability=(low, high), seed=seed
-        )
+        drawn = crowdsift.simulate(options.items, 20, 100 * options.items, reliability=(low, high), seed=seed)
         fit = crowdsift.fit(drawn.comparisons(), options.method, threads=1)
         truth = dict(zip(drawn.items, drawn.scores - drawn.scores.mean(), strict=True))
         true = np.array([truth[item] for item in fit.items["item"]])
@@ -62,12 +60,16 @@ def joint(options: argparse.Namespace) -> None:
         held.setdefault("separations", []).append(bool((-np.diff(true)[separated] > 0).all()))
         sizes.append(int(found["shares_first"].sum()))
         apart.append(int(separated.sum()))
-    print(f"{options.method}: {options.boards} boards of {options.items} items, 20 workers of "
-          f"reliability {low:g} to {high:g}, {100 * options.items} votes")  # fmt: skip
+    print(
+        f"{options.method}: {options.boards} boards of {options.items} items, 20 workers of "
+        f"reliability {low:g} to {high:g}, {100 * options.items} votes"
+    )
     for name, values in held.items():
         print(f"  {name:50s} {share(values)}")
-    print(f"  group of {np.mean(sizes):.2f} items, {np.mean(apart):.2f} of {options.items - 1} "
-          "neighbours separated", flush=True)  # fmt: skip
+    print(
+        f"  group of {np.mean(sizes):.2f} items, {np.mean(apart):.2f} of {options.items - 1} neighbours separated",
+        flush=True,
+    )
 
 
 def grouped_votes(seed: int, groups: int = 200, size: int = 4, copied: float = 0.7) -> Votes:
@@ -107,9 +109,12 @@ def dependence(options: argparse.Namespace) -> None:
                 found += bool(fit.summary.get("group_effect"))
             error = np.std(held, ddof=1) / sqrt(len(held))
             coverage.append(f"{100 * np.mean(held):5.1f} % ± {100 * error:.1f}")
-        print(f"  copied {copied:.1f}: votes {coverage[0]}, groups {coverage[1]}, "
-              f"design effect {np.mean(effects):.2f}, group effect in {found} of "
-              f"{options.boards}", flush=True)  # fmt: skip
+        print(
+            f"  copied {copied:.1f}: votes {coverage[0]}, groups {coverage[1]}, "
+            f"design effect {np.mean(effects):.2f}, group effect in {found} of "
+            f"{options.boards}",
+            flush=True,
+        )
 
 
 def crowd_with(seed: int, copiers: int = 0, repeats: int = 1, pair_sd: float = 0.0) -> Votes:
@@ -158,9 +163,11 @@ def copying(options: argparse.Namespace) -> None:
                 repeating = set(found.repeats["worker"].tolist())
                 again.append("w14" in repeating)
                 wrong_again.append(bool(repeating - {"w14"}))
-            print(f"  pair effects {pair_sd:.1f}, {name}: copies noticed {share(noticed)}, others "
-                  f"named {share(wrong)}; judge named as repeating {share(again)}, others "
-                  f"{share(wrong_again)}")  # fmt: skip
+            print(
+                f"  pair effects {pair_sd:.1f}, {name}: copies noticed {share(noticed)}, others "
+                f"named {share(wrong)}; judge named as repeating {share(again)}, others "
+                f"{share(wrong_again)}"
+            )
 
 
 def planted(options: argparse.Namespace) -> None:
@@ -199,19 +206,15 @@ def planted(options: argparse.Namespace) -> None:
         named = {label for group in found.groups for label in group}
         noticed.append(len(named & {source, *copiers}))
         wrong.append(len(named - {source, *copiers}))
-        print(f"  seed {seed}: {copied} answers of {', '.join(copiers)} copied from {source}; "
-              f"named {', '.join(sorted(named)) or 'nobody'}", flush=True)  # fmt: skip
-    print(
-        f"  noticed {share([n > 1 for n in noticed])}, others named {share([n > 0 for n in wrong])}"
-    )
+        print(
+            f"  seed {seed}: {copied} answers of {', '.join(copiers)} copied from {source}; "
+            f"named {', '.join(sorted(named)) or 'nobody'}",
+            flush=True,
+        )
+    print(f"  noticed {share([n > 1 for n in noticed])}, others named {share([n > 0 for n in wrong])}")
 
 
-RUNS: dict[str, Run] = {
-    "joint": joint,
-    "dependence": dependence,
-    "copying": copying,
-    "planted": planted,
-}
+RUNS: dict[str, Run] = {"joint": joint, "dependence": dependence, "copying": copying, "planted": planted}
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """Whether verdicts are just: honest workers accused, weak ones blocked, planted ones found.
 
-Run with ``python -m benchmarks.verdict_safety [--seeds 4] [--methods sift,bora-map]``. Prints one
-Markdown table, that of docs/research/quality.md.
+Run with ``python -m benchmarks.verdict_safety [--seeds 4] [--methods sift,bora-map]``. Prints one Markdown table, that
+of docs/research/quality.md.
 
 - Honest: 6,000 judges of reliability 1 to 2.5 with 1 to 20 votes each, ties, side biases of
   standard deviation .3. Accused is random, adversarial or one-sided.
 - Weak: 25 workers of reliability 2, and ten of .15 to .5, with 50 to 500 votes each; and 25 of 3
-  with two of .3 and .45, 300 votes each. Wronged are those whose interval is above 0 and who are
-  called random, or are not to be paid.
+  with two of .3 and .45, 300 votes each. Wronged are those whose interval is above 0 and who are called random, or are
+  not to be paid.
 - Planted: 30 workers of reliability 1.5 to 2.5, four who click at random, three adversarial ones
   (-2) and three who answer left, or right, in 93 % to 97 % of their votes, 60 to 150 votes each.
 """
@@ -63,9 +63,12 @@ def honest(seed: int) -> Crowd:
     """Draw judges with few votes each, all of them honest."""
     rng, count = np.random.default_rng([1, seed]), 6_000
     return crowd(
-        rng, rng.uniform(1.0, 2.5, count), rng.integers(1, 21, count),
-        side=rng.normal(0.1, 0.3, count), items=(14, 30, 100)[seed % 3],
-    )  # fmt: skip
+        rng,
+        rng.uniform(1.0, 2.5, count),
+        rng.integers(1, 21, count),
+        side=rng.normal(0.1, 0.3, count),
+        items=(14, 30, 100)[seed % 3],
+    )
 
 
 def weak(seed: int) -> Crowd:

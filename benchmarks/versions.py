@@ -1,7 +1,7 @@
 """Two versions of the project side by side: this one and another revision of its repository.
 
-The other revision is checked out into a temporary worktree and installed from there into an
-environment of its own, which is kept under bench-output/ for the next run.
+The other revision is checked out into a temporary worktree and installed from there into an environment of its own,
+which is kept under bench-output/ for the next run.
 """
 
 from __future__ import annotations

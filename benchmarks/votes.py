@@ -1,9 +1,8 @@
 """Votes as they really come: spammers on one side, ties, side habits, islands, growth.
 
-Run with ``python -m benchmarks.votes spam|one-sided|sides|ties|contexts|warm [--seeds N]``.
-Every finished piece of work is kept in bench-output/quality/votes-NAME.jsonl, as in
-`benchmarks.quality`; delete the file to measure anew. Seeds are fixed, and nothing here is used
-to choose a hyper-parameter.
+Run with ``python -m benchmarks.votes spam|one-sided|sides|ties|contexts|warm [--seeds N]``. Every finished piece of
+work is kept in bench-output/quality/votes-NAME.jsonl, as in `benchmarks.quality`; delete the file to measure anew.
+Seeds are fixed, and nothing here is used to choose a hyper-parameter.
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ def one_sided_votes(items: int, fixed: bool, seed: int) -> tuple[Comparisons, np
     names = np.array([f"i{j:02d}" for j in range(items)], object)
     crowd = np.array([f"judge{j:02d}" for j in range(20)] + ["left"], object)
     votes = Comparisons.from_arrays(
-        names[left], names[right], worker=crowd[judge], outcome=answer.astype(float),
-        sides_known=True,
-    )  # fmt: skip
+        names[left], names[right], worker=crowd[judge], outcome=answer.astype(float), sides_known=True
+    )
     return votes, scores[np.searchsorted(names, votes.items)]
 
 
@@ -63,10 +61,7 @@ def one_sided_task(task: Task) -> list[Record]:
     votes, truth = one_sided_votes(items, fixed, seed)
     honest = votes.select(votes.worker_codes() != votes.workers.tolist().index("left"))
     records = []
-    for name, model in (
-        ("sift", crowdsift.Sift()),
-        ("bora-em", crowdsift.BoraEM()),
-    ):
+    for name, model in (("sift", crowdsift.Sift()), ("bora-em", crowdsift.BoraEM())):
         fit = crowdsift.fit(votes, model, threads=1)
         alone = crowdsift.fit(honest, model, threads=1)
         table = fit.workers
@@ -93,23 +88,25 @@ def one_sided(seeds: int) -> None:
     tasks = [(*design, seed) for design in designs for seed in range(seeds)]
     records = work("votes-one-sided", one_sided_task, tasks)
     print("one judge of 2,000 votes that always says left beside 20 honest ones of 100 votes")
-    print(f"{'K':>4s} {'sides':8s}{'method':20s}{'0 inside':>10s}{'half-width':>12s}"
-          f"{'one-sided':>11s}{'mean τ drop (worst)':>21s}")  # fmt: skip
+    print(
+        f"{'K':>4s} {'sides':8s}{'method':20s}{'0 inside':>10s}{'half-width':>12s}"
+        f"{'one-sided':>11s}{'mean τ drop (worst)':>21s}"
+    )
     for design in designs:
         for method in ("sift", "bora-em"):
             mine = [
-                r for r in records
-                if r["method"] == method and tuple(r["task"][:2]) == design
-                and r["task"][2] < seeds
-            ]  # fmt: skip
+                r for r in records if r["method"] == method and tuple(r["task"][:2]) == design and r["task"][2] < seeds
+            ]
             inside = sum(r["lower"] <= 0.0 <= r["upper"] for r in mine)
             half = max((r["upper"] - r["lower"]) / 2.0 / abs(r["median"]) for r in mine)
             words = sum(r["verdict"] == "one-sided" for r in mine)
             drops = [r["tau_without"] - r["tau"] for r in mine]
             n = len(mine)
-            print(f"{design[0]:4d} {'fixed' if design[1] else 'random':8s}{method:20s}"
-                  f"{inside:7d}/{n:<2d}{half:12.4f}{words:8d}/{n:<2d}"
-                  f"{np.mean(drops):10.4f} ({max(drops):.4f})")  # fmt: skip
+            print(
+                f"{design[0]:4d} {'fixed' if design[1] else 'random':8s}{method:20s}"
+                f"{inside:7d}/{n:<2d}{half:12.4f}{words:8d}/{n:<2d}"
+                f"{np.mean(drops):10.4f} ({max(drops):.4f})"
+            )
     print("must show for sift: 0 inside and one-sided in all, half-width below .1 of the median")
     print("judge's reliability, τ drops by at most .01 (of 20 items one pair is .0105)")
 
@@ -125,17 +122,9 @@ def decided(votes: Comparisons) -> Comparisons:
 def side_task(task: Task) -> list[Record]:
     data, seed = task
     votes = decided(crowdsift.read(data_folder() / f"{data}.csv"))
-    models = {
-        "bora-em": crowdsift.BoraEM(),
-        "sift sides=False": crowdsift.Sift(sides=False),
-        "sift": crowdsift.Sift(),
-    }
+    models = {"bora-em": crowdsift.BoraEM(), "sift sides=False": crowdsift.Sift(sides=False), "sift": crowdsift.Sift()}
     return [
-        {
-            "task": task,
-            "method": name,
-            "loss": -left_out_log_likelihood(votes, model, seed=seed, threads=1),
-        }
+        {"task": task, "method": name, "loss": -left_out_log_likelihood(votes, model, seed=seed, threads=1)}
         for name, model in models.items()
     ]
 
@@ -149,12 +138,9 @@ def sides(seeds: int) -> None:
     print(f"{'':18s}" + "".join(f"{m:>20s}" for m in methods))
     for name in names:
         losses = [
-            np.mean([
-                r["loss"] for r in records
-                if r["method"] == m and r["task"][0] == name and r["task"][1] < seeds
-            ])
+            np.mean([r["loss"] for r in records if r["method"] == m and r["task"][0] == name and r["task"][1] < seeds])
             for m in methods
-        ]  # fmt: skip
+        ]
         print(f"{name:18s}" + "".join(f"{loss:20.4f}" for loss in losses))
     print("must show: llmfao_llmjudges, sift at most .50")
     votes = crowdsift.read(data_folder() / "llmfao_llmjudges.csv")
@@ -164,8 +150,10 @@ def sides(seeds: int) -> None:
             run = slice(int(votes.offsets[row]), int(votes.offsets[row + 1]))
             share = np.average(votes.outcome[run], weights=votes.weight[run])
             bias, low, high = (table[f"side_{name}"][row] for name in ("bias", "lower", "upper"))
-            print(f"{model.name:8s} {table['worker'][row]}: side bias {bias:.3f} ({low:.3f} to "
-                  f"{high:.3f}), voted left in {share:.3f}")  # fmt: skip
+            print(
+                f"{model.name:8s} {table['worker'][row]}: side bias {bias:.3f} ({low:.3f} to "
+                f"{high:.3f}), voted left in {share:.3f}"
+            )
 
 
 # --- ties: three outcomes --------------------------------------------------------------------
@@ -205,31 +193,26 @@ def tie_task(task: Task) -> list[Record]:
 
 def ties(seeds: int) -> None:
     """One row a data set: mean three-outcome log loss of left-out votes."""
-    bounds = {
-        "mtbench.csv": 0.835,
-        "llmfao.csv": 0.920,
-        "musicsim.csv": 0.725,
-        "wmt13_fren.csv.gz": 0.975,
-    }
+    bounds = {"mtbench.csv": 0.835, "llmfao.csv": 0.920, "musicsim.csv": 0.725, "wmt13_fren.csv.gz": 0.975}
     records = work("votes-ties", tie_task, [(name, s) for s in range(seeds) for name in bounds])
     methods = ("half-win bora-em", "half-win sift", "sift sides=False", "sift")
     print(f"three-outcome log loss of left-out votes, 5 folds, {seeds} seeds")
     print(f"{'':18s}" + "".join(f"{m:>18s}" for m in methods) + f"{'bound':>8s}  must show")
     for name, bound in bounds.items():
         loss = {
-            m: float(np.mean([
-                r["loss"] for r in records
-                if r["method"] == m and r["task"][0] == name and r["task"][1] < seeds
-            ]))
+            m: float(
+                np.mean(
+                    [r["loss"] for r in records if r["method"] == m and r["task"][0] == name and r["task"][1] < seeds]
+                )
+            )
             for m in methods
-        }  # fmt: skip
+        }
         half = min(loss[m] for m in methods[:2])
         found = "holds" if loss["sift sides=False"] <= bound else f"MISSES {bound}"
         found += ", below half-win" if loss["sift sides=False"] < half else ", NOT below half-win"
         if name.startswith("llmfao"):
             found += ", sides hold" if loss["sift"] <= 0.915 else ", sides MISS .915"
-        print(f"{name:18s}" + "".join(f"{loss[m]:18.4f}" for m in methods)
-              + f"{bound:8.3f}  {found}")  # fmt: skip
+        print(f"{name:18s}" + "".join(f"{loss[m]:18.4f}" for m in methods) + f"{bound:8.3f}  {found}")
 
 
 # --- contexts: shared workers against separate fits ------------------------------------------
@@ -269,8 +252,7 @@ def contexts(seeds: int) -> None:
     for cell in cells:
         mine = [r for r in records if tuple(r["task"][:3]) == cell and r["task"][3] < seeds]
         together, apart = (float(np.mean([r[key] for r in mine])) for key in ("together", "apart"))
-        print(f"{cell[0]:12s}{cell[2]:10s}{together:14.4f}{apart:15.4f}  "
-              f"{'holds' if together < apart else 'MISSES'}")  # fmt: skip
+        print(f"{cell[0]:12s}{cell[2]:10s}{together:14.4f}{apart:15.4f}  {'holds' if together < apart else 'MISSES'}")
 
 
 # --- warm start ------------------------------------------------------------------------------
@@ -293,8 +275,10 @@ def warm() -> None:
         passes = fit.summary["passes"], cold.summary["passes"]
         holds = gap <= 1e-3 and passes[0] <= passes[1] / 4
         verdict = "holds" if holds else "MISSES (1e-3, a quarter of the passes)"
-        print(f"1 % more votes, {name}: {passes[0]} passes against {passes[1]} cold, largest "
-              f"difference of a score {gap:.2e}: {verdict}")  # fmt: skip
+        print(
+            f"1 % more votes, {name}: {passes[0]} passes against {passes[1]} cold, largest "
+            f"difference of a score {gap:.2e}: {verdict}"
+        )
 
 
 def main() -> None:

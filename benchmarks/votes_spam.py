@@ -80,25 +80,24 @@ def spam(seeds: int) -> None:
     records = work("votes-spam", spam_task, [(*c, s, 20) for s in range(seeds) for c in grid])
     paper = published()
     print(f"Passage, accuracy as returned, mean of {seeds} seeds (least); one side fixed a pair")
-    print(f"{'kind':12s}{'%':>5s}{'published':>11s}{'bora-em':>17s}{'sift':>17s}{'20 gold':>17s}"
-          f"{'warned':>8s}  must show")  # fmt: skip
+    print(
+        f"{'kind':12s}{'%':>5s}{'published':>11s}{'bora-em':>17s}{'sift':>17s}{'20 gold':>17s}{'warned':>8s}  must show"
+    )
     for kind, percent in grid:
         means = []
         for method in ("bora-em", "sift", "sift+20 gold"):
             mine = [
-                r["accuracy"] for r in records
-                if r["method"] == method and tuple(r["task"][:2]) == (kind, percent)
-                and r["task"][2] < seeds
-            ]  # fmt: skip
+                r["accuracy"]
+                for r in records
+                if r["method"] == method and tuple(r["task"][:2]) == (kind, percent) and r["task"][2] < seeds
+            ]
             means.append((float(np.mean(mine)), float(np.min(mine))))
-        warned = np.mean([
-            r["unsettled"] for r in records
-            if r["method"] == "sift" and tuple(r["task"][:2]) == (kind, percent)
-        ])  # fmt: skip
+        warned = np.mean(
+            [r["unsettled"] for r in records if r["method"] == "sift" and tuple(r["task"][:2]) == (kind, percent)]
+        )
         figures = "".join(f"{mean:9.4f} ({least:.3f})" for mean, least in means)
         verdict = _spam_verdict(kind, percent, means[1][0], means[2][0])
-        print(f"{kind:12s}{percent:5d}{paper.get((kind, percent), np.nan):11.4f}{figures}"
-              f"{warned:8.0%}  {verdict}")  # fmt: skip
+        print(f"{kind:12s}{percent:5d}{paper.get((kind, percent), np.nan):11.4f}{figures}{warned:8.0%}  {verdict}")
 
 
 def _spam_verdict(kind: str, percent: int, plain: float, gold: float) -> str:

@@ -32,10 +32,7 @@ def capabilities() -> dict[str, tuple[str, ...]]:
 def table() -> str:
     """Methods down, engines across."""
     engines = capabilities()
-    lines = [
-        f"| method | needs | {' | '.join(engines)} |",
-        "|---|---|" + "---|" * len(engines),
-    ]
+    lines = [f"| method | needs | {' | '.join(engines)} |", "|---|---|" + "---|" * len(engines)]
     for name, kind in MODELS.items():
         cells = ("yes" if kind.needs in offered else "no" for offered in engines.values())
         lines.append(f"| [{name}](methods/{name}.md) | {kind.needs} | {' | '.join(cells)} |")

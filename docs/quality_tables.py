@@ -1,7 +1,7 @@
 """Make the tables of docs/research/quality.md from the CSV files in docs/research/results.
 
-``python -m docs.quality_tables`` writes them between their marks, after `crowdsift reproduce
-results` has written the means; a test holds the page equal to them.
+``python -m docs.quality_tables`` writes them between their marks, after `crowdsift reproduce results` has written the
+means; a test holds the page equal to them.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ def spammers() -> str:
     kept = [{m: row for m, row in found[key].items() if m in methods} for key in shown]
     lines = [_seeds(kept), head]
     for key in shown:
-        values = [f"{float(found[key][m]['accuracy']):10.4f}" if m in found[key] else f"{'':10s}"
-                  for m in methods]  # fmt: skip
+        values = [f"{float(found[key][m]['accuracy']):10.4f}" if m in found[key] else f"{'':10s}" for m in methods]
         lines.append(f"{key[0]:16s}{key[1]:13s}{key[2]:4d}{''.join(values)}".rstrip())
     return "\n".join(lines)
 
@@ -110,8 +109,8 @@ def spammers() -> str:
 def spammers_tuned() -> str:
     """Three rivals at penalties chosen by left-out votes, and sift, on the same votes.
 
-    From ``spammers-tuned.csv``, which `benchmarks.paper_gpu table` writes: the seeds of a cell with
-    all of its fits. The standard error is that of the mean of differences, seed by seed.
+    From ``spammers-tuned.csv``, which `benchmarks.paper_gpu table` writes: the seeds of a cell with all of its fits.
+    The standard error is that of the mean of differences, seed by seed.
     """
     rivals = ("crowd-bt", "bt", "bora-em")
     found: dict[tuple[str, str, int], dict[str, dict[str, float]]] = {}
@@ -172,12 +171,7 @@ def _span(counts: set[int]) -> str:
     return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-TABLES = {
-    "synthetic": synthetic,
-    "tuned": tuned,
-    "spammers": spammers,
-    "spammers-tuned": spammers_tuned,
-}
+TABLES = {"synthetic": synthetic, "tuned": tuned, "spammers": spammers, "spammers-tuned": spammers_tuned}
 
 
 def written(name: str, page: str) -> str:
@@ -192,9 +186,7 @@ def main() -> None:
     """Write all tables into the page."""
     page = PAGE.read_text(encoding="utf-8")
     for name, make in TABLES.items():
-        page = page.replace(
-            f"\n{written(name, page)}\n```\n<!-- {name} end", f"\n{make()}\n```\n<!-- {name} end"
-        )
+        page = page.replace(f"\n{written(name, page)}\n```\n<!-- {name} end", f"\n{make()}\n```\n<!-- {name} end")
     PAGE.write_text(page, encoding="utf-8")
 
 

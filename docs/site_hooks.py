@@ -49,8 +49,7 @@ def report(name: str) -> str:
 def gallery() -> str:
     """A table with a link to every report."""
     rows = [
-        f"| [{title}](gallery/{name}.html) | [the guide](guides/{name}.md) |"
-        for name, (_, title) in REPORTS.items()
+        f"| [{title}](gallery/{name}.html) | [the guide](guides/{name}.md) |" for name, (_, title) in REPORTS.items()
     ]
     return "\n".join(["| report | made by |", "|---|---|", *rows])
 

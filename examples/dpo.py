@@ -34,8 +34,7 @@ class LanguageModel(torch.nn.Module):
 
     def log_probability(self, texts: list[str]) -> torch.Tensor:
         """Log π of every text."""
-        codes = [[self.vocabulary[word] for word in text.split() if word in self.vocabulary]
-                 for text in texts]  # fmt: skip
+        codes = [[self.vocabulary[word] for word in text.split() if word in self.vocabulary] for text in texts]
         longest = max(map(len, codes))
         target = torch.tensor([each + [0] * (longest - len(each)) for each in codes])
         given = torch.cat([torch.ones(len(texts), 1, dtype=torch.long), target[:, :-1]], dim=1)

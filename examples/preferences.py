@@ -30,8 +30,12 @@ def write_preferences(path: Path, prompts: int = 250, annotators: int = 20, seed
                     gap = slope * (quality(replies[one]) - quality(replies[two]))
                     won = draw.random() < 1.0 / (1.0 + math.exp(-gap))
                     chosen, rejected = (one, two) if won else (two, one)
-                    row = {"prompt": f"Question {prompt}", "chosen": replies[chosen],
-                           "rejected": replies[rejected], "annotator": f"person-{who}"}  # fmt: skip
+                    row = {
+                        "prompt": f"Question {prompt}",
+                        "chosen": replies[chosen],
+                        "rejected": replies[rejected],
+                        "annotator": f"person-{who}",
+                    }
                     file.write(json.dumps(row) + "\n")
 
 

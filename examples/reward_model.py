@@ -34,9 +34,7 @@ def loss_of(reward: torch.Tensor, other: torch.Tensor, rows: list[dict]) -> torc
     """-weight * [s log σ(Δ) + (1 - s) log σ(-Δ)], the mean over rows."""
     soft = torch.tensor([row["soft_label"] for row in rows])
     weight = torch.tensor([row["weight"] for row in rows])
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(
-        reward - other, soft, reduction="none"
-    )
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(reward - other, soft, reduction="none")
     return (weight * loss).sum() / weight.sum()
 
 
@@ -69,8 +67,7 @@ def main(votes: Path) -> RewardModel:
 def agreement(model: RewardModel, texts: list[str]) -> float:
     """The share of pairs of texts of different quality that the model puts in order."""
     reward = model(texts).tolist()
-    pairs = [(i, j) for i in range(len(texts)) for j in range(i)
-             if quality(texts[i]) != quality(texts[j])]  # fmt: skip
+    pairs = [(i, j) for i in range(len(texts)) for j in range(i) if quality(texts[i]) != quality(texts[j])]
     right = [(reward[i] > reward[j]) == (quality(texts[i]) > quality(texts[j])) for i, j in pairs]
     return sum(right) / len(right)
 

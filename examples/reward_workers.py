@@ -103,8 +103,10 @@ def main(seed: int = 0) -> tuple[float, float, Tensor]:
         posterior = workers_given(model, votes, workers)
     reliability = posterior @ GRID
     print(f"raw votes: {accuracy(raw):.3f} of new pairs right")
-    print(f"with workers: {accuracy(model):.3f}; {int((reliability < -0.5).sum())} of {workers} "
-          "workers answer the opposite")  # fmt: skip
+    print(
+        f"with workers: {accuracy(model):.3f}; {int((reliability < -0.5).sum())} of {workers} "
+        "workers answer the opposite"
+    )
     return accuracy(raw), accuracy(model), reliability
 
 

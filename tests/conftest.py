@@ -17,13 +17,9 @@ from crowdsift.report.facts import Facts, gather
 
 # The same examples wherever and whenever the tests run: none from a clock, a machine or what an
 # earlier run left. How long an example takes says nothing of what it shows.
-settings.register_profile(
-    "crowdsift", deadline=None, derandomize=True, database=None, max_examples=50
-)
+settings.register_profile("crowdsift", deadline=None, derandomize=True, database=None, max_examples=50)
 # Fresh examples, for `make torture`: four times as many, and failures are printed to be kept.
-settings.register_profile(
-    "fresh", deadline=None, derandomize=False, database=None, max_examples=200, print_blob=True
-)
+settings.register_profile("fresh", deadline=None, derandomize=False, database=None, max_examples=200, print_blob=True)
 settings.load_profile("crowdsift")
 # The specification is no choice of users; tests hold every engine against it by this name.
 ENGINES["reference"] = "reference_engine"

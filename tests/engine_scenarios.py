@@ -1,7 +1,7 @@
 """What a solver asks of an engine, pass by pass: every engine must answer as the reference does.
 
-A scenario takes an engine and a seed and yields named results. Codes of items and workers are the
-same in all engines; pairs and votes may come in any order, and are put in one here.
+A scenario takes an engine and a seed and yields named results. Codes of items and workers are the same in all engines;
+pairs and votes may come in any order, and are put in one here.
 """
 
 from __future__ import annotations
@@ -22,18 +22,7 @@ from grid_scenarios import (
     vote_sites,
     worker_priors,
 )
-from scenario_results import (
-    DOUBLE,
-    EXACT,
-    SETTLED,
-    SINGLE,
-    Named,
-    Results,
-    Slack,
-    operator,
-    point,
-    records,
-)
+from scenario_results import DOUBLE, EXACT, SETTLED, SINGLE, Named, Results, Slack, operator, point, records
 
 from crowdsift.engines.base import Engine, SlopePrior, required
 from crowdsift.engines.dimensions import Crowd, Part
@@ -178,9 +167,14 @@ def likelihood_workers(engine: Engine, seed: int) -> Results:
             continue
         bounds = (0.05, 0.95) if name == "flipped-logit" else (-np.inf, np.inf)
         found = engine.likelihood.fit_workers(
-            name, rng.uniform(-1, 1, n), np.full((m, p), 0.6), centre=np.full(p, 0.5),
-            penalty=40.0, bounds=bounds, tolerance=1e-9,
-        )  # fmt: skip
+            name,
+            rng.uniform(-1, 1, n),
+            np.full((m, p), 0.6),
+            centre=np.full(p, 0.5),
+            penalty=40.0,
+            bounds=bounds,
+            tolerance=1e-9,
+        )
         yield Named(name, found, SETTLED)
 
 
@@ -233,9 +227,7 @@ def dimensions(engine: Engine, seed: int) -> Results:
         shares = rng.dirichlet(np.ones(4), S)
         response = passes.response(x, crowd, a, shares, width, facts.ties)
         yield Named("response", response, SETTLED)
-        residuals = passes.residuals(
-            x, a, width, rng.integers(2, size=S) * 1.0, facts.ties, int(part)
-        )
+        residuals = passes.residuals(x, a, width, rng.integers(2, size=S) * 1.0, facts.ties, int(part))
         yield Named("residuals.diagonal", residuals.diagonal(), SINGLE)
         v = rng.normal(size=(K, 3))
         yield Named("residuals.multiply", residuals.multiply(v), SINGLE)
@@ -247,8 +239,17 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     "em": (expectation_maximisation,),
     "likelihood": (likelihood_derivatives, likelihood_workers),
     "grid": (
-        site_updates, pair_effects, transforms, worker_priors, some_workers, vote_sites, suspended,
-        belief_propagation, correlations, predictions, factorisations,
+        site_updates,
+        pair_effects,
+        transforms,
+        worker_priors,
+        some_workers,
+        vote_sites,
+        suspended,
+        belief_propagation,
+        correlations,
+        predictions,
+        factorisations,
     ),
     "dimensions": (dimensions,),
-}  # fmt: skip
+}

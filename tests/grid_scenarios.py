@@ -7,18 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from grid_cases import SHAPES, SIDE
 from marginals import check_marginals
-from scenario_results import (
-    DOUBLE,
-    EXACT,
-    GRIDS,
-    SINGLE,
-    SITES,
-    Named,
-    Results,
-    dense,
-    operator,
-    point,
-)
+from scenario_results import DOUBLE, EXACT, GRIDS, SINGLE, SITES, Named, Results, dense, operator, point
 
 from crowdsift.engines.base import Engine
 from crowdsift.engines.fused import FusedSites, SummedSites
@@ -123,8 +112,7 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
             away = ((result.points - mean[:, None]) ** 2 * result.masses).sum(axis=1)
             np.testing.assert_allclose(whole.sd**2, away, rtol=1e-6, atol=1e-9)
             up, down = ((result.masses * (s * result.points > 0.5)).sum(axis=1) for s in (1, -1))
-            np.testing.assert_allclose(classes, np.stack([down, 1.0 - up - down, up], axis=1),
-                                       rtol=1e-9, atol=1e-9)  # fmt: skip
+            np.testing.assert_allclose(classes, np.stack([down, 1.0 - up - down, up], axis=1), rtol=1e-9, atol=1e-9)
     some = slice(engine.facts.n_workers // 2, engine.facts.n_workers)
     assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, result.masses[some])
     system = sites.system(sites.pair_sums())
@@ -235,12 +223,9 @@ def worker_priors(engine: Engine, seed: int) -> Results:
     yield from _weighed(engine, "second", second)
     yield from _summary(engine, sites, ground, own)
     crowd = len(own.masses)
-    common = WorkerPriors(
-        np.tile(prior, (crowd, 1)), np.full(crowd, SIDE.mean), np.full(crowd, SIDE.variance)
-    )
+    common = WorkerPriors(np.tile(prior, (crowd, 1)), np.full(crowd, SIDE.mean), np.full(crowd, SIDE.variance))
     third, again = (
-        sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE, own=each)
-        for each in (None, common)
+        sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE, own=each) for each in (None, common)
     )
     for one, other in zip(third, again, strict=True):
         np.testing.assert_allclose(one, other, rtol=SITES.relative, atol=SITES.absolute)
@@ -254,9 +239,7 @@ def some_workers(engine: Engine, seed: int) -> Results:
     sites = _started(engine, ground, clip=False)
     chosen = np.random.default_rng(seed).random(engine.facts.n_workers) < 0.5
     before = sites.vote_sites()
-    update = sites.update(
-        levels, prior, means[1], damping=1.0, clip=False, side=SIDE, workers=chosen
-    )
+    update = sites.update(levels, prior, means[1], damping=1.0, clip=False, side=SIDE, workers=chosen)
     yield from _weighed(engine, "update", update)
     after = sites.vote_sites()
     still = ~chosen[np.repeat(np.arange(len(chosen)), after.held)]

@@ -27,6 +27,4 @@ def hostile_votes(seed: int = 0) -> Comparisons:
     names = np.array(HOSTILE, dtype=object)
     better = first < second
     won, lost = np.where(better, first, second), np.where(better, second, first)
-    return Comparisons.from_arrays(
-        names[won], names[lost], worker=names[rng.integers(len(HOSTILE), size=600)]
-    )
+    return Comparisons.from_arrays(names[won], names[lost], worker=names[rng.integers(len(HOSTILE), size=600)])

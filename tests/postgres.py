@@ -42,8 +42,17 @@ def server() -> Iterator[str]:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder, **user)  # type: ignore[call-overload]
 
     try:
-        run("initdb", "-U", "tester", "--auth=scram-sha-256", f"--pwfile={secret}",
-            "-E", "UTF8", "--no-locale", "--no-sync")  # fmt: skip
+        run(
+            "initdb",
+            "-U",
+            "tester",
+            "--auth=scram-sha-256",
+            f"--pwfile={secret}",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "--no-sync",
+        )
         options = f"-k {folder} -c listen_addresses= -c fsync=off"
         run("pg_ctl", "-w", "-o", options, "-l", os.path.join(folder, "log"), "start")
         try:

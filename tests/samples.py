@@ -8,11 +8,7 @@ import numpy as np
 
 from crowdsift import Comparisons
 
-VOTES = {
-    "winner": ["a", "b", "a", "c"],
-    "loser": ["b", "c", "b", "a"],
-    "worker": ["x", "x", "x", "y"],
-}
+VOTES = {"winner": ["a", "b", "a", "c"], "loser": ["b", "c", "b", "a"], "worker": ["x", "x", "x", "y"]}
 CSV = "winner,loser,worker\na,b,x\nb,c,x\na,b,x\nc,a,y\n"
 
 
@@ -28,8 +24,4 @@ def assert_same(one: Comparisons, two: Comparisons) -> None:
         np.testing.assert_array_equal(left, right, err_msg=name)
     assert one.items.tolist() == two.items.tolist()
     assert one.workers.tolist() == two.workers.tolist()
-    assert (one.sides_known, one.has_workers, one.rows) == (
-        two.sides_known,
-        two.has_workers,
-        two.rows,
-    )
+    assert (one.sides_known, one.has_workers, one.rows) == (two.sides_known, two.has_workers, two.rows)

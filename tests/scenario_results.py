@@ -55,13 +55,7 @@ def dense(n: int, pairs: WeightedPairs) -> Any:
 
 
 def operator(
-    name: str,
-    made: Any,
-    n: int,
-    *,
-    pairs: bool = True,
-    definite: bool = True,
-    slack: Slack = SINGLE,
+    name: str, made: Any, n: int, *, pairs: bool = True, definite: bool = True, slack: Slack = SINGLE
 ) -> Results:
     """Everything that an operator can do."""
     v = np.random.default_rng(n).normal(size=(2, n))

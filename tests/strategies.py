@@ -58,12 +58,7 @@ def choices(length: int, values: tuple[float, ...]) -> st.SearchStrategy[np.ndar
 
 @st.composite
 def comparisons(
-    draw: st.DrawFn,
-    *,
-    decided: bool = False,
-    weighted: bool = True,
-    connected: bool = False,
-    workers: int = 4,
+    draw: st.DrawFn, *, decided: bool = False, weighted: bool = True, connected: bool = False, workers: int = 4
 ) -> Comparisons:
     """Comparisons of 2 to 6 items by 1 to `workers`; workers and items without votes occur."""
     k = draw(st.integers(2, 6))
@@ -91,6 +86,4 @@ def comparisons(
 @cache
 def vectors(length: int, size: float = 3.0) -> st.SearchStrategy[np.ndarray]:
     """Vectors of moderate doubles without denormal numbers."""
-    return arrays(
-        np.float64, length, elements=st.floats(-size, size, allow_subnormal=False, width=32)
-    )
+    return arrays(np.float64, length, elements=st.floats(-size, size, allow_subnormal=False, width=32))

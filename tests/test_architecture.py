@@ -44,9 +44,8 @@ def run_with(tmp_path: Path, plugin: str, *words: str) -> subprocess.CompletedPr
     paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=300,
-    )  # fmt: skip
+        [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 REGISTERED = """\

@@ -94,9 +94,7 @@ class Visit:
     """A page that was opened, with all it said and asked for."""
 
     def __init__(self, browser, path, **options):
-        self.context = browser.new_context(
-            **({"viewport": {"width": 1200, "height": 900}} | options)
-        )
+        self.context = browser.new_context(**({"viewport": {"width": 1200, "height": 900}} | options))
         self.context.set_default_timeout(10_000)
         self.page = self.context.new_page()
         self.said: list[str] = []
@@ -222,10 +220,7 @@ def test_tables_sort_by_a_click_and_by_the_keyboard(visit, report, found):
     for _ in range(2):  # over the verdicts to the reliabilities
         page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    result = [
-        float(text.replace("−", "-"))
-        for text in column(page, "workers", "[data-label=reliability]")
-    ]
+    result = [float(text.replace("−", "-")) for text in column(page, "workers", "[data-label=reliability]")]
     lowest = np.sort(fit.worker_table["reliability"])[:25]
     np.testing.assert_allclose(result, lowest, atol=0.0051)
 
@@ -255,9 +250,7 @@ def image_votes() -> crowdsift.Comparisons:
     wins = rng.random(len(a)) < np.where(who < 3, 0.97, 1 / (1 + np.exp((a - b) / 6)))
     outcome = np.where(rng.random(len(a)) < 0.05, 0.5, wins)
     workers = np.array([f"A{i:02d}QWERTYUIOPAS" for i in range(20)])[who]
-    return crowdsift.Comparisons.from_arrays(
-        names[a], names[b], outcome=outcome, worker=workers, sides_known=True
-    )
+    return crowdsift.Comparisons.from_arrays(names[a], names[b], outcome=outcome, worker=workers, sides_known=True)
 
 
 def reply_votes() -> crowdsift.Comparisons:
@@ -280,15 +273,15 @@ def arena_votes() -> crowdsift.Comparisons:
     judge = np.array([f"arena_user_{i:010d}" for i in range(300)])[drawn.worker_codes()]
     outcome = np.where(np.arange(len(drawn)) % 4 == 0, 0.5, drawn.outcome)
     return crowdsift.Comparisons.from_arrays(
-        drawn.items[drawn.first], drawn.items[drawn.second], outcome=outcome, worker=judge,
-        sides_known=True,
-    )  # fmt: skip
+        drawn.items[drawn.first], drawn.items[drawn.second], outcome=outcome, worker=judge, sides_known=True
+    )
 
 
 @pytest.mark.parametrize(
-    "make", [image_votes, reply_votes, arena_votes, lambda: crowd_with_spammers().comparisons()],
+    "make",
+    [image_votes, reply_votes, arena_votes, lambda: crowd_with_spammers().comparisons()],
     ids=["images", "replies", "arena", "spammers"],
-)  # fmt: skip
+)
 def test_no_element_is_wider_than_its_box(visit, tmp_path, make):
     path, votes = tmp_path / "report.html", make()
     fit = crowdsift.fit(votes, "factor-bt" if votes.sides_known else "sift")
@@ -320,9 +313,8 @@ def test_the_flagged_workers_are_copied(visit, report, found):
 
 def test_a_short_interval_is_not_hidden_and_first_place_is_marked(visit, tmp_path):
     votes = crowdsift.Comparisons.from_arrays(
-        ["a", "b", "b", "c", "a", "c"], ["b", "a", "c", "b", "c", "a"],
-        weight=[510, 490, 900, 100, 900, 100],
-    )  # fmt: skip
+        ["a", "b", "b", "c", "a", "c"], ["b", "a", "c", "b", "c", "a"], weight=[510, 490, 900, 100, 900, 100]
+    )
     path = tmp_path / "report.html"
     fit = crowdsift.fit(votes, "bt")
     fit.report(path, refit=False)
@@ -373,10 +365,7 @@ def test_hostile_names_run_nothing_and_are_shown_as_text(visit, tmp_path):
 def test_hostile_names_run_nothing_in_a_notebook(visit, tmp_path):
     fit = crowdsift.fit(hostile_votes())
     path = tmp_path / "notebook.html"
-    path.write_text(
-        f"<!doctype html><title>n</title>{fit._repr_html_()}{fit.report()._repr_html_()}",
-        encoding="utf-8",
-    )
+    path.write_text(f"<!doctype html><title>n</title>{fit._repr_html_()}{fit.report()._repr_html_()}", encoding="utf-8")
     seen = visit(path)
     inner = seen.page.frame_locator("iframe")
     assert inner.get_by_text("Can you trust this?").is_visible()

@@ -13,9 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FREE = re.compile(
-    r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|0BSD|Unlicense|MPL)\b"
-)
+FREE = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|0BSD|Unlicense|MPL)\b")
 
 
 def stated() -> list[str]:
@@ -51,8 +49,7 @@ def needed_at_run_time() -> set[str]:
 def test_all_that_is_installed_with_us_has_a_licence_for_any_use():
     for name in sorted(needed_at_run_time()):
         about = metadata.metadata(name)
-        fields = [about.get("License-Expression"), about.get("License"),
-                  *(about.get_all("Classifier") or [])]  # fmt: skip
+        fields = [about.get("License-Expression"), about.get("License"), *(about.get_all("Classifier") or [])]
         words = " ".join(text for text in fields if text and (":: OSI" in text or "::" not in text))
         assert FREE.search(words), f"{name}: {words[:200]}"
         assert "General Public" not in words, name
@@ -69,6 +66,4 @@ def test_what_is_downloaded_is_checked():
         assert re.fullmatch(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}", source.checksum)
     sources = (path for path in (ROOT / "src").rglob("*.py") if path.name != "datasets.py")
     for path in sources:
-        assert not re.search(
-            r"urlopen|urlretrieve|requests\.|pooch\.|http\.client", path.read_text()
-        ), path
+        assert not re.search(r"urlopen|urlretrieve|requests\.|pooch\.|http\.client", path.read_text()), path

@@ -36,8 +36,11 @@ def test_links_lead_somewhere(page):
 
 
 def test_source_files_that_pages_name_are_there():
-    there = {path.name for folder in ("src", "cpp", "tests", "tools", "benchmarks", "docs")
-             for path in (ROOT / folder).rglob("*.*pp" if folder == "cpp" else "*.py")}  # fmt: skip
+    there = {
+        path.name
+        for folder in ("src", "cpp", "tests", "tools", "benchmarks", "docs")
+        for path in (ROOT / folder).rglob("*.*pp" if folder == "cpp" else "*.py")
+    }
     named = {
         (page.name, name)
         for page in PAGES

@@ -44,9 +44,7 @@ def test_preference_optimisation_moves_probability_to_good_words(example, capsys
             word: (after.log_probability([word]) - before.log_probability([word])).item()
             for word in (*preferences.GOOD, *preferences.BAD)
         }
-    assert min(gain[word] for word in preferences.GOOD) > max(
-        gain[word] for word in preferences.BAD
-    )
+    assert min(gain[word] for word in preferences.GOOD) > max(gain[word] for word in preferences.BAD)
 
 
 def test_a_reward_model_finds_workers_who_answer_the_opposite(example):

@@ -41,11 +41,7 @@ def judge(kind: str, seed: int):
     def answer(messages, *_):
         text = messages[-1].text
         a, b = (QUALITY[each] for each in re.findall(r"quality (\w+)", text))
-        shown = {
-            "careful": a + drawn.gauss(0, 0.8) > b,
-            "first": True,
-            "coin": drawn.random() < 0.5,
-        }
+        shown = {"careful": a + drawn.gauss(0, 0.8) > b, "first": True, "coin": drawn.random() < 0.5}
         return ModelOutput.from_content("mockllm/model", f"I think [[{'BA'[shown[kind]]}]]")
 
     return get_model("mockllm/model", custom_outputs=answer, memoize=False)
@@ -53,17 +49,13 @@ def judge(kind: str, seed: int):
 
 def evaluated(tmp_path: Path, samples: int = 60):
     replies = {name: f"quality {name}" for name in QUALITY if name != "own"}
-    judges = {
-        f"{kind}-{n}": judge(kind, n) for kind in ("careful", "first", "coin") for n in (1, 2)
-    }
+    judges = {f"{kind}-{n}": judge(kind, n) for kind in ("careful", "first", "coin") for n in (1, 2)}
     task = inspect_ai.Task(
         dataset=[Sample(input=f"task {n}", metadata={"replies": replies}) for n in range(samples)],
         solver=generate(),
         scorer=pairwise(judges, name="own"),
     )
-    own = get_model(
-        "mockllm/model", custom_outputs=lambda *_: ModelOutput.from_content("m", "quality own")
-    )
+    own = get_model("mockllm/model", custom_outputs=lambda *_: ModelOutput.from_content("m", "quality own"))
     (log,) = inspect_ai.eval(task, model=own, log_dir=str(tmp_path), display="none")
     assert log.status == "success", log.error
     return log
@@ -71,9 +63,7 @@ def evaluated(tmp_path: Path, samples: int = 60):
 
 def test_a_task_ends_with_a_leaderboard_and_verdicts(tmp_path: Path) -> None:
     log = evaluated(tmp_path)
-    metrics = {
-        name: each.value for score in log.results.scores for name, each in score.metrics.items()
-    }
+    metrics = {name: each.value for score in log.results.scores for name, each in score.metrics.items()}
     assert metrics["strong"] > metrics["own"] > metrics["middle"] > metrics["weak"]
     assert 0.3 < metrics["mean"] < 0.9
     verdicts = {name.split()[0]: name.partition("(")[2][:-1] for name in metrics if "(" in name}
@@ -96,8 +86,7 @@ def test_the_page_needs_fewer_than_fifteen_lines(tmp_path: Path, monkeypatch) ->
     spoken = {"__name__": "task"}
     exec(compile(code, "task.py", "exec"), spoken)
     (log,) = inspect_ai.eval(
-        spoken["capitals"](judges="mockllm/model"), model="mockllm/model", log_dir=str(tmp_path),
-        display="none",
-    )  # fmt: skip
+        spoken["capitals"](judges="mockllm/model"), model="mockllm/model", log_dir=str(tmp_path), display="none"
+    )
     assert log.status == "success", log.error  # the mock model gives no verdict, which is no vote
     assert votes(log)["left"] == []

@@ -1,7 +1,7 @@
 """Packages have one direction: none imports one above it, and no module is part of a cycle.
 
-Imports are read from the source, those inside functions and for type checking included. Methods of
-`Fit` that check, fit again or draw import what they need when called: `LAZY` lists these edges.
+Imports are read from the source, those inside functions and for type checking included. Methods of `Fit` that check,
+fit again or draw import what they need when called: `LAZY` lists these edges.
 """
 
 from __future__ import annotations
@@ -43,11 +43,18 @@ LAZY = {
     "results.fit": ("checks", "fitting", "report"),
     "fitting": ("checks",),  # intervals of dependent votes, and drift, are parts of a fit
 }
-# The command line uses the public API, the names that packages offer in their `__init__`, what
-# prints, and these: the new votes of an update and the file of checkpoints (above `fitting`), the
-# record of what was read, the server of studies, and the experiments of the paper.
-COMMANDS = ("report.terminal", "report.progress", "fitting.refit", "fitting.start", "votes.intake",
-            "ask.serve", "paper.")  # fmt: skip
+# The command line uses the public API, the names that packages offer in their `__init__`, what prints, and these: the
+# new votes of an update and the file of checkpoints (above `fitting`), the record of what was read, the server of
+# studies, and the experiments of the paper.
+COMMANDS = (
+    "report.terminal",
+    "report.progress",
+    "fitting.refit",
+    "fitting.start",
+    "votes.intake",
+    "ask.serve",
+    "paper.",
+)
 # Edges that are forbidden although they point down: what describes a fit runs nothing.
 FORBIDDEN = {
     "results": ("engines", "solvers"),
@@ -115,11 +122,11 @@ def test_imports_point_down() -> None:
     upward = [
         f"{name} imports {target}"
         for name, target in arrows
-        if target != "_core" and room(target) != room(name)
+        if target != "_core"
+        and room(target) != room(name)
         and LEVEL[room(target)] >= LEVEL[room(name)]
-
         and (room(target) not in LAZY.get(name, ()) or target in imports(name, eager=True))
-    ]  # fmt: skip
+    ]
     assert not upward, "which is above"
 
 

@@ -19,9 +19,7 @@ def test_a_planted_fault_is_found(text, finding):
     assert any(finding in each for each in prose.faults(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["Plain text.", " ".join(["word"] * 40) + ".", "`so many` is code."]
-)
+@pytest.mark.parametrize("text", ["Plain text.", " ".join(["word"] * 40) + ".", "`so many` is code."])
 def test_plain_text_passes(text):
     assert list(prose.faults(text)) == []
 

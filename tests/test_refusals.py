@@ -41,10 +41,7 @@ EXPORTS = {
     "keep": (export(keep=1.5), "keep must be a probability from 0 to 1, as 0.8, not 1.5"),
     "texts": (export(texts="items.csv:text"), "texts are for the columns chosen and rejected"),
     "no column": (export(texts="items.csv", to="trl"), "texts are given as ITEMS.csv:COLUMN"),
-    "a folder": (
-        lambda file, folder: crowdsift.export_votes(file, folder),
-        "give a file that ends in",
-    ),
+    "a folder": (lambda file, folder: crowdsift.export_votes(file, folder), "give a file that ends in"),
 }
 
 
@@ -59,10 +56,7 @@ def test_exports_that_are_refused(name, tmp_path):
 
 
 REFUSED = {
-    "next, pairs": (
-        lambda *_: crowdsift.next_pairs(VOTES, 0),
-        "pairs must be a whole number above 0",
-    ),
+    "next, pairs": (lambda *_: crowdsift.next_pairs(VOTES, 0), "pairs must be a whole number above 0"),
     "next, workers": (
         lambda *_: crowdsift.next_pairs(VOTES, 1, workers="some"),
         "workers are labels or 'all', not 'some'",
@@ -85,18 +79,12 @@ REFUSED = {
     ),
     "method": (lambda *_: crowdsift.fit(VOTES, 7), "method must be a name or a model, not 7"),
     "tune": (lambda *_: crowdsift.tune(crowdsift.read(VOTES), "bt"), "give a model such as"),
-    "nothing to tune": (
-        lambda *_: crowdsift.tune(crowdsift.read(VOTES), crowdsift.Sift()),
-        "no penalty to choose",
-    ),
+    "nothing to tune": (lambda *_: crowdsift.tune(crowdsift.read(VOTES), crowdsift.Sift()), "no penalty to choose"),
     "reliabilities": (
         lambda *_: crowdsift.simulate(5, 3, 9, reliabilities=[1.0]),
         "either a range of reliability or one reliability per worker",
     ),
-    "classes": (
-        lambda *_: crowdsift.read(VOTES).with_classes(["fruit"]),
-        "1 classes for 3 items; give one each",
-    ),
+    "classes": (lambda *_: crowdsift.read(VOTES).with_classes(["fruit"]), "1 classes for 3 items; give one each"),
     "together, contexts": (
         lambda *_: crowdsift.read(VOTES).extended(crowdsift.read(CONTEXTS, by="topic")),
         "of other contexts cannot be put together",
@@ -110,18 +98,9 @@ REFUSED = {
     "no weights": (lambda fit, *_: fit.feature_weights(), "no features of items"),
     "copying, no votes": (lambda fit, loaded, _: loaded.copying(), "does not hold its votes"),
     "robustness, no votes": (lambda fit, loaded, _: loaded.robustness(), "votes"),
-    "unknown": (
-        lambda fit, *_: fit.predict("i0", "i1", unknown="guess"),
-        "must be 'error' or 'prior'",
-    ),
-    "start by another context": (
-        lambda fit, *_: crowdsift.fit(CONTEXTS, by="topic", start=fit),
-        "fitted by",
-    ),
-    "items without labels": (
-        lambda *_: crowdsift.fit(VOTES, items={"size": [1.0, 2.0, 3.0]}),
-        "no column 'item'",
-    ),
+    "unknown": (lambda fit, *_: fit.predict("i0", "i1", unknown="guess"), "must be 'error' or 'prior'"),
+    "start by another context": (lambda fit, *_: crowdsift.fit(CONTEXTS, by="topic", start=fit), "fitted by"),
+    "items without labels": (lambda *_: crowdsift.fit(VOTES, items={"size": [1.0, 2.0, 3.0]}), "no column 'item'"),
     "texts of items": (
         lambda *_: crowdsift.fit(VOTES, item_text="items.csv"),
         "texts of items are given as FILE:COLUMN",
@@ -144,10 +123,7 @@ LABEL_STUDIO = {
         [{"data": {"left": "a", "right": "b"}, "annotations": [3]}],
         "an annotation that is not an object",
     ),
-    "nobody answered": (
-        [{"data": {"left": "a", "right": "b"}, "annotations": []}],
-        "no annotations",
-    ),
+    "nobody answered": ([{"data": {"left": "a", "right": "b"}, "annotations": []}], "no annotations"),
 }
 
 

@@ -28,11 +28,7 @@ FILES = {
         "no column 'worker', which .*votes1.csv has; the columns here are winner, loser, who",
     ),
     "nobody ranked": (
-        {
-            "votes.jsonl": json.dumps(
-                {"fields": {"prompt": "p", "reply-1": "a", "reply-2": "b"}, "responses": {}}
-            )
-        },
+        {"votes.jsonl": json.dumps({"fields": {"prompt": "p", "reply-1": "a", "reply-2": "b"}, "responses": {}})},
         "no ranking of two items or more in any record",
         "argilla",
     ),
@@ -68,27 +64,21 @@ CALLS = {
         "the engine disk has no option colour",
     ),
     "spam without workers": (
-        lambda: crowdsift.add_spammers(
-            crowdsift.Comparisons.from_arrays(["a", "b"], ["b", "c"]), "left", 50
-        ),
+        lambda: crowdsift.add_spammers(crowdsift.Comparisons.from_arrays(["a", "b"], ["b", "c"]), "left", 50),
         "spammers are added to workers, and these votes have none",
     ),
     "a parameter of another method": (
         lambda: crowdsift.model("bt", alternations=2),
         "bt has no parameter 'alternations'; it has penalty",
     ),
-    "a penalty in words": (
-        lambda: crowdsift.model("hbtl", penalty="small"),
-        "hbtl: penalty must be .*, not 'small'",
-    ),
+    "a penalty in words": (lambda: crowdsift.model("hbtl", penalty="small"), "hbtl: penalty must be .*, not 'small'"),
     "no penalty": (lambda: crowdsift.model("bt", penalty=0.0), "bt: penalty must be above 0"),
     "starts": (lambda: crowdsift.Sift(starts=("best",)), "starts must be of 'flat' and 'spectral'"),
     "tune in words": (lambda: crowdsift.fit(frame(), tune="yes"), "tune must be True or False"),
     "threads in words": (lambda: crowdsift.fit(frame(), threads="two"), "must be a whole number"),
     "features that are missing": (
         lambda: crowdsift.fit(
-            frame(), items={"item": list("abc"), "size": [1.0, 2.0, 3.0]},
-            item_features_missing="ignore",
+            frame(), items={"item": list("abc"), "size": [1.0, 2.0, 3.0]}, item_features_missing="ignore"
         ),
         "item_features_missing is one of .*, not 'ignore'",
     ),
@@ -105,9 +95,11 @@ CALLS = {
         "'prompt' is a column, and these votes are read already",
     ),
     "gold twice": (
-        lambda: crowdsift.read(frame())
-        .with_gold(np.array([0], np.uint32), np.array([1], np.uint32))
-        .with_gold(np.array([0], np.uint32), np.array([1], np.uint32)),
+        lambda: (
+            crowdsift.read(frame())
+            .with_gold(np.array([0], np.uint32), np.array([1], np.uint32))
+            .with_gold(np.array([0], np.uint32), np.array([1], np.uint32))
+        ),
         "these comparisons hold gold already",
     ),
     "no posterior": (
@@ -118,7 +110,7 @@ CALLS = {
         lambda: crowdsift.fit(frame(), "bt").predict([["a"], ["b"]], ["b", "c"]),
         "labels are texts, numbers or dates",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -135,17 +127,12 @@ def edited(folder, name, change):
 
 FOLDERS = {
     "of a later version": (
-        lambda folder: edited(
-            folder, "summary.json", lambda t: json.dumps({**json.loads(t), "format": 99})
-        ),
+        lambda folder: edited(folder, "summary.json", lambda t: json.dumps({**json.loads(t), "format": 99})),
         "saved in format 99, this version reads formats 3 and 4; fit the votes again",
     ),
     "no summary": (lambda folder: (folder / "summary.json").unlink(), "summary.json"),
     "no items": (lambda folder: (folder / "items.csv").unlink(), "items.csv"),
-    "changed by hand": (
-        lambda folder: edited(folder, "items.csv", lambda t: t.replace("1", "2")),
-        "items.csv",
-    ),
+    "changed by hand": (lambda folder: edited(folder, "items.csv", lambda t: t.replace("1", "2")), "items.csv"),
 }
 
 

@@ -33,26 +33,22 @@ CALLS = {
     ),
     "groups and covariates": (
         lambda: crowdsift.fit(
-            frame(size=[1.0, 0.0, 1.0, 0.5], prompt=list("ppqq")),
-            covariates=["size"], dependent_by="prompt",
+            frame(size=[1.0, 0.0, 1.0, 0.5], prompt=list("ppqq")), covariates=["size"], dependent_by="prompt"
         ),
         "not both at once yet: coefficients would be learned from votes that share an effect",
     ),
     "a start and covariates": (
-        lambda: crowdsift.fit(
-            frame(size=[1.0, 0.0, 1.0, 0.5]), covariates=["size"], start=crowdsift.fit(frame())
-        ),
+        lambda: crowdsift.fit(frame(size=[1.0, 0.0, 1.0, 0.5]), covariates=["size"], start=crowdsift.fit(frame())),
         "a fit with covariates cannot start from an earlier one",
     ),
     "contexts and covariates": (
-        lambda: crowdsift.fit(
-            frame(size=[1.0, 0.0, 1.0, 0.5], topic=list("sstt")), covariates=["size"], by="topic"
-        ),
+        lambda: crowdsift.fit(frame(size=[1.0, 0.0, 1.0, 0.5], topic=list("sstt")), covariates=["size"], by="topic"),
         "not both at once yet: coefficients of a worker are the same in all contexts; leave one",
     ),
     "contexts and features of items": (
         lambda: crowdsift.fit(
-            {**{k: 2 * v for k, v in frame().items()}, "topic": list("sssstttt")}, by="topic",
+            {**{k: 2 * v for k, v in frame().items()}, "topic": list("sssstttt")},
+            by="topic",
             items={"item": list("abc"), "size": [1.0, 2.0, 3.0]},
         ),
         "not both at once yet: the prior by features is tried over whole workers only; leave one",
@@ -61,10 +57,7 @@ CALLS = {
         lambda: crowdsift.fit(frame(), items={"item": list("abc"), "x": [[1.0], [None], ["b"]]}),
         "items, column 'x': the lists hold something else than numbers",
     ),
-    "features that a fit does not know": (
-        lambda: featured().score(np.zeros((2, 3))),
-        "3 features where the fit has 2",
-    ),
+    "features that a fit does not know": (lambda: featured().score(np.zeros((2, 3))), "3 features where the fit has 2"),
     "a feature that is not there": (
         lambda: featured().score({"item": ["n"], "y": [[1.0, 2.0]]}),
         "items: no column 'x' for the feature 'x'; the columns are item, y",
@@ -78,9 +71,7 @@ CALLS = {
         "the scores of the truth are not numbers",
     ),
     "robustness with features": (
-        lambda: crowdsift.fit(
-            frame(size=[1.0, 0.0, 1.0, 0.5]), "factor-bt", covariates=["size"]
-        ).robustness(),
+        lambda: crowdsift.fit(frame(size=[1.0, 0.0, 1.0, 0.5]), "factor-bt", covariates=["size"]).robustness(),
         "depends on features, classes or panels of the votes",
     ),
     "a date finer than dates are": (
@@ -88,9 +79,7 @@ CALLS = {
         "2024-01-01T00:00:00.000000001",
     ),
     "intervals that are not there": (
-        lambda: crowdsift.fit(
-            frame(prompt=list("ppqq")), "rank-centrality", dependent_by="prompt"
-        ),
+        lambda: crowdsift.fit(frame(prompt=list("ppqq")), "rank-centrality", dependent_by="prompt"),
         "gives no intervals, so none can know of dependent votes",
     ),
     "a matrix of no feature": (
@@ -102,12 +91,14 @@ CALLS = {
         "items, row 1, column 'score'",
     ),
     "workers of sklearn": (
-        lambda: pytest.importorskip("crowdsift.sklearn").PairwiseRanker(unknown="guess").fit(
-            np.array([["a", "b"], ["b", "c"]]), [1, 0]
+        lambda: (
+            pytest.importorskip("crowdsift.sklearn")
+            .PairwiseRanker(unknown="guess")
+            .fit(np.array([["a", "b"], ["b", "c"]]), [1, 0])
         ),
         "unknown must be 'error' or 'prior', not 'guess'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -133,9 +124,12 @@ def task(**data):
 
 FILES = {
     "types that differ": (
-        {f"votes{kind}.parquet": parquet_bytes(
-            {"winner": np.array([1]), "loser": np.array([2]), "worker": np.array([3], kind)})
-         for kind in ("f8", "i8")},
+        {
+            f"votes{kind}.parquet": parquet_bytes(
+                {"winner": np.array([1]), "loser": np.array([2]), "worker": np.array([3], kind)}
+            )
+            for kind in ("f8", "i8")
+        },
         "votesi8.*column 'worker'.*write both files with the same types",
         None,
     ),
@@ -149,7 +143,7 @@ FILES = {
         "row 1, column 'data'.*which two of red, green, blue were compared",
         "label-studio",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -172,9 +166,7 @@ def test_two_fields_of_a_task_are_the_sides(tmp_path):
 @pytest.fixture(scope="module")
 def sites():
     """What a fit keeps of its votes, and how many items and workers it has."""
-    fit = crowdsift.fit(
-        crowdsift.simulate(items=6, workers=4, comparisons=90, seed=1).comparisons()
-    )
+    fit = crowdsift.fit(crowdsift.simulate(items=6, workers=4, comparisons=90, seed=1).comparisons())
     return fit.sites, 6, len(fit.sites.low)
 
 

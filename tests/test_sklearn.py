@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip(
-    "sklearn", reason="scikit-learn is not installed: pip install crowdsift[sklearn]"
-)
+pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install crowdsift[sklearn]")
 
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
@@ -61,9 +59,7 @@ def votes():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_contract_of_scikit_learn():
-    done = check_estimator(
-        PairwiseRanker(threads=1), expected_failed_checks=NOT_OURS, on_skip=None, on_fail=None
-    )
+    done = check_estimator(PairwiseRanker(threads=1), expected_failed_checks=NOT_OURS, on_skip=None, on_fail=None)
     failed = [each["check_name"] for each in done if each["status"] == "failed"]
     assert not failed
     passed = {each["check_name"] for each in done if each["status"] == "passed"}
@@ -106,9 +102,7 @@ def test_parameters_and_weights(votes):
     assert ranker.get_params()["parameters"] == {"tolerance": 1e-9}
     ranker.set_params(method="bt", parameters=None)
     whole = clone(ranker).fit(X, y)
-    _, place, times = np.unique(
-        np.column_stack([X, y]).astype(str), axis=0, return_index=True, return_counts=True
-    )
+    _, place, times = np.unique(np.column_stack([X, y]).astype(str), axis=0, return_index=True, return_counts=True)
     counted = clone(ranker).fit(X[place], y[place], sample_weight=times)
     np.testing.assert_allclose(counted.scores_, whole.scores_, atol=1e-6)
     assert PairwiseRanker().fit(X[:, :2], y).fit_.method == "bt"
@@ -129,8 +123,11 @@ def test_cross_validation_by_vote_and_by_worker(votes):
     strict = PairwiseRanker(unknown="error").fit(X[train], y[train])
     with pytest.raises(crowdsift.RequestError, match="have no votes in this fit"):
         strict.predict(X[test])
-    search = GridSearchCV(make_pipeline(FunctionTransformer(), PairwiseRanker(threads=1)),
-                          {"pairwiseranker__method": ["bt", "bora-em"]}, cv=2)  # fmt: skip
+    search = GridSearchCV(
+        make_pipeline(FunctionTransformer(), PairwiseRanker(threads=1)),
+        {"pairwiseranker__method": ["bt", "bora-em"]},
+        cv=2,
+    )
     assert search.fit(X, y).best_score_ > 0.6
 
 

@@ -22,9 +22,8 @@ PLAIN = {name: value for name, value in os.environ.items() if not name.startswit
 )
 def test_a_fit_stays_within_its_budget(words, budget):
     done = subprocess.run(
-        [sys.executable, "-m", "tools.walk", *words],
-        capture_output=True, text=True, cwd=ROOT, env=PLAIN, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "tools.walk", *words], capture_output=True, text=True, cwd=ROOT, env=PLAIN, check=True
+    )
     found = done.stdout.split()
     counts = dict(zip(found[::2], map(int, found[1::2]), strict=True))
     assert counts.keys() == budget.keys()

@@ -29,6 +29,4 @@ def drawn(seed, items=12, workers=20, votes=800, width=(0.3, 1.5), side=0.0, spr
 
 
 def votes_of(one, two, worker, outcome, **options):
-    return Comparisons.from_arrays(
-        one, two, worker=worker, outcome=outcome, **{"sides_known": True, **options}
-    )
+    return Comparisons.from_arrays(one, two, worker=worker, outcome=outcome, **{"sides_known": True, **options})

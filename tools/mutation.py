@@ -1,11 +1,10 @@
 """Mutation testing: small faults are put into the code, and the tests must notice.
 
-``python -m tools.mutation`` takes a sample of mutants, fixed by a seed, of the likelihoods,
-metrics, verdicts and solvers, and runs for each the tests of its file. Cosmic Ray makes the
-mutants; each is tried in a forked process in which the one module is loaded from the changed
-source, so that nothing is written and the libraries are loaded once. Left out are mutants that die
-by their type (bits of floats) and say nothing of the tests. A mutant that survives is printed with
-its line; those that no test can notice are listed with the reason in tools/mutants.toml.
+``python -m tools.mutation`` takes a sample of mutants, fixed by a seed, of the likelihoods, metrics, verdicts and
+solvers, and runs for each the tests of its file. Cosmic Ray makes the mutants; each is tried in a forked process in
+which the one module is loaded from the changed source, so that nothing is written and the libraries are loaded once.
+Left out are mutants that die by their type (bits of floats) and say nothing of the tests. A mutant that survives is
+printed with its line; those that no test can notice are listed with the reason in tools/mutants.toml.
 """
 
 from __future__ import annotations
@@ -46,14 +45,10 @@ GROUPS = "tests/solvers/test_group_prior.py"
 TRIAL = "tests/solvers/test_context_trial.py"
 SUMMARY = "tests/solvers/test_type_summary.py"
 SIFT = "tests/models/test_sift.py"
-# What is mutated, and the tests that must notice, the fastest first; its own doctests always belong
-# to them. More tests would notice more: these are the ones that are about the file.
+# What is mutated, and the tests that must notice, the fastest first; its own doctests always belong to them. More tests
+# would notice more: these are the ones that are about the file.
 TARGETS: dict[str, tuple[str, ...]] = {
-    "numeric/likelihoods.py": (
-        "tests/numeric/test_likelihoods.py",
-        OPTIMUM,
-        "tests/engines/test_engines.py",
-    ),
+    "numeric/likelihoods.py": ("tests/numeric/test_likelihoods.py", OPTIMUM, "tests/engines/test_engines.py"),
     "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
     "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
@@ -87,12 +82,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{GRID}::test_a_held_scale_is_in_the_system",
         "tests/engines/test_variances.py",
     ),
-    "solvers/ep/workers.py": (
-        "tests/solvers/test_worker_prior.py",
-        "tests/solvers/test_side_prior.py",
-        SUMMARY,
-        SIFT,
-    ),
+    "solvers/ep/workers.py": ("tests/solvers/test_worker_prior.py", "tests/solvers/test_side_prior.py", SUMMARY, SIFT),
     "solvers/feature_map.py": ("tests/models/test_bora_map_features.py",),
     "solvers/newton.py": ("tests/solvers/test_newton.py", OPTIMUM),
     "solvers/slopes.py": (
@@ -136,9 +126,7 @@ class Mutant:
         """The line, what stands there, and what stands there instead."""
         before = (PACKAGE / self.file).read_text(encoding="utf-8").splitlines()
         after = self.source.splitlines()
-        for tag, one, end, two, last in difflib.SequenceMatcher(
-            None, before, after, autojunk=False
-        ).get_opcodes():
+        for tag, one, end, two, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
             if tag != "equal":
                 return one + 1, " ".join(before[one:end]).strip(), " ".join(after[two:last]).strip()
         return 0, "", ""
@@ -350,8 +338,7 @@ def _table(found: list[tuple[str, str, str | None]], least: float) -> None:
         words = [word for _, word, _ in mine]
         counts = [words.count(word) for word in ("killed", "timeout", "survived")]
         reasons = sum(word == "survived" and reason is not None for _, word, reason in mine)
-        print(f"{name or 'all':28s}{len(mine):7d}{counts[0]:8d}{counts[1]:9d}{counts[2]:10d}"
-              f"{reasons:9d}")  # fmt: skip
+        print(f"{name or 'all':28s}{len(mine):7d}{counts[0]:8d}{counts[1]:9d}{counts[2]:10d}{reasons:9d}")
     share = sum(word != "survived" for _, word, _ in found) / max(len(found), 1)
     print(f"{share:.1%} killed, {least:.0%} asked")
     if share < least:

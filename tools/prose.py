@@ -1,7 +1,7 @@
 """Check the prose of documentation, docstrings and messages: length of sentences and pages, words.
 
-``python -m tools.prose`` prints every finding with its place and exits with 1 if there is one.
-`make lint` and tests/test_prose.py run it. A line of EXCEPTIONS is a piece of text that may stay.
+``python -m tools.prose`` prints every finding with its place and exits with 1 if there is one. `make lint` and
+tests/test_prose.py run it. A line of EXCEPTIONS is a piece of text that may stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIALECT = {
     r"where (?:it|they) (?:is|are) many": "write 'if there are many'",
     r"leave --?[a-z-]+ away": "write 'omit'",
     r"as ever|anew|doubled rows|is said|are said": "write 'as before', 'again', 'stated'",
-}  # fmt: skip
+}
 EXCEPTIONS = ()
 
 _WORDS = re.compile("|".join(rf"\b(?:{each})\b" for each in DIALECT), re.IGNORECASE)
@@ -75,17 +75,10 @@ def faults(text: str) -> Iterator[str]:
 def python_texts(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of docstrings and of messages: other strings of five words or more."""
     tree = ast.parse(source)
-    inner = {
-        part
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in ast.walk(node)
-    }
+    inner = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values
-            )
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
             text = node.value
         else:
@@ -104,22 +97,14 @@ def check(path: Path) -> Iterator[str]:
         yield from (f"{name}:{line}: {fault}" for fault in faults(paragraph))
     limit = MAX_README_WORDS if str(name) == "README.md" else MAX_PAGE_WORDS
     page = str(name) == "README.md" or str(name).startswith("docs")
-    if (
-        page
-        and path.suffix == ".md"
-        and path.parent.name != "research"
-        and len(text.split()) > limit
-    ):
+    if page and path.suffix == ".md" and path.parent.name != "research" and len(text.split()) > limit:
         yield f"{name}: {len(text.split())} words, at most {limit} are allowed"
 
 
 def checked() -> list[Path]:
     """Return the pages and source files that must pass."""
     root = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")]
-    return [
-        *root,
-        *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "research"),
-    ]
+    return [*root, *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "research")]
 
 
 def main() -> None:

@@ -21,9 +21,7 @@ def _signature(thing: object) -> str:
         signature = inspect.signature(thing)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return ""
-    plain = [
-        each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()
-    ]
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
     return str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
 
 
@@ -48,9 +46,7 @@ def describe() -> str:
     """Every public name of the package with its arguments."""
     skipped = {"models", "__version__"}  # the models have a line each
     names = [name for name in crowdsift.__all__ if name not in skipped]
-    return (
-        "\n".join(line for name in names for line in _lines(name, getattr(crowdsift, name))) + "\n"
-    )
+    return "\n".join(line for name in names for line in _lines(name, getattr(crowdsift, name))) + "\n"
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """A release: checks, version, changelog, artefacts with checksums, tag. Nothing is published.
 
-``python -m tools.release 0.2.0`` asks for a clean tree on main, a section of CHANGELOG for that
-version, runs lint, tests and `tools.release_check`, writes the version, commits and tags. What is
-left to a person is written at the end.
+``python -m tools.release 0.2.0`` asks for a clean tree on main, a section of CHANGELOG for that version, runs lint,
+tests and `tools.release_check`, writes the version, commits and tags. What is left to a person is written at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Before a release: sdist, wheels that need no compiler, oldest and newest dependencies.
 
-Every interpreter of 3.11 to 3.14 that is found gets an environment of its own, in which only the
-wheel is installed, nothing may be compiled, the demo runs and the tests that need no source pass.
+Every interpreter of 3.11 to 3.14 that is found gets an environment of its own, in which only the wheel is installed,
+nothing may be compiled, the demo runs and the tests that need no source pass.
 """
 
 from __future__ import annotations
@@ -59,26 +59,13 @@ def try_wheel(folder: Path, python: str, version: str, wheels: list[Path], resol
     home = folder / f"{version}-{resolution}"
     run("uv", "venv", "--quiet", "--python", python, home)
     inside = home / "bin" / "python"
-    install: list[str | Path] = [
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        inside,
-        "--only-binary",
-        ":all:",
-    ]
+    install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", inside, "--only-binary", ":all:"]
     run(*install, "--resolution", resolution, wheel, *TOOLS)
     away = home / "work"
     shutil.copytree(ROOT / "tests", away / "tests")
     shutil.copy(ROOT / "conftest.py", away)
     shutil.copy(ROOT / "pyproject.toml", away)
-    bare = {
-        "PATH": str(home / "bin"),
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-    }  # no compiler, no source
+    bare = {"PATH": str(home / "bin"), "HOME": str(home), "LANG": "C.UTF-8"}  # no compiler, no source
     run(home / "bin" / "crowdsift", "demo", "--out", away / "demo", quiet=True, env=bare)
     rooms = [f"tests/{room}" for room in ROOMS]
     run(inside, "-m", "pytest", "-n", "2", "-c", "pyproject.toml", *rooms, cwd=away, env=bare)

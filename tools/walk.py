@@ -1,10 +1,9 @@
 """Count the files that one fit enters, and how often control passes from one file to another.
 
-Run with ``python -m tools.walk [--report] [--list]``. The fit is always the same: 400 votes of 12
-workers on 20 items, through the command line, in this process. The last line printed is ``files N
-switches M modules L``: files of the package in which a function ran, changes of file between
-consecutive calls and returns, and modules of the package that were imported. `tests/test_walk.py`
-holds these numbers to a budget.
+Run with ``python -m tools.walk [--report] [--list]``. The fit is always the same: 400 votes of 12 workers on 20 items,
+through the command line, in this process. The last line printed is ``files N switches M modules L``: files of the
+package in which a function ran, changes of file between consecutive calls and returns, and modules of the package that
+were imported. `tests/test_walk.py` holds these numbers to a budget.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """evalica: Bradley-Terry by fixed-point iteration on a dense matrix.
 
-Where an item never won it returns equal scores for all, so every item is given a tie of small
-weight with one further item, which makes its maximum exist.
+Where an item never won it returns equal scores for all, so every item is given a tie of small weight with one further
+item, which makes its maximum exist.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Makes the pictures of the documentation: reports in Chromium, plots by matplotlib.
 
-Run from the root of the project with ``make pictures``; needs the real data sets (CROWDSIFT_DATA),
-Chromium and matplotlib.
+Run from the root of the project with ``make pictures``; needs the real data sets (CROWDSIFT_DATA), Chromium and
+matplotlib.
 """
 
 from __future__ import annotations
@@ -48,10 +48,7 @@ def main() -> None:
     reports = {
         "demo": (crowd_with_spammers().comparisons(), "A simulated crowd with spammers"),
         "llmfao": (crowdsift.read(data / "llmfao.csv"), "LLMFAO: 59 models, judged by a crowd"),
-        "judges": (
-            crowdsift.read(data / "llmfao_llmjudges.csv"),
-            "LLMFAO: 59 models, judged by two models",
-        ),
+        "judges": (crowdsift.read(data / "llmfao_llmjudges.csv"), "LLMFAO: 59 models, judged by two models"),
         "mtbench": (crowdsift.read(data / "mtbench.csv"), "MT-bench: votes of experts"),
     }
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:

@@ -6,8 +6,8 @@
     fit.better("a", "b"), fit.predict("a", "b"), fit.first_place()
     fit.report("report.html")
 
-`help(crowdsift.fit)` and `help(crowdsift.Fit)` say more. Names are loaded when they are first used,
-so that importing the package costs nothing.
+`help(crowdsift.fit)` and `help(crowdsift.Fit)` say more. Names are loaded when they are first used, so that importing
+the package costs nothing.
 """
 
 from importlib import import_module
@@ -58,34 +58,78 @@ if TYPE_CHECKING:
 # Where public names live.
 _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
-    "active.next_pairs": ("next_pairs", "second_opinions"), "active.plan": ("plan",),
-    "active.select": ("Selector",), "checks.comparing": ("compare",),
-    "errors": (
-        "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",
-        "SignWarning",
-    ),
-    "fitting": ("fit", "load"), "io.ingest": ("read",), "lab.evaluation": ("evaluate",),
-    "lab.simulation": ("simulate",), "report.progress": ("progress_bar",),
+    "active.next_pairs": ("next_pairs", "second_opinions"),
+    "active.plan": ("plan",),
+    "active.select": ("Selector",),
+    "checks.comparing": ("compare",),
+    "errors": ("ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError", "SignWarning"),
+    "fitting": ("fit", "load"),
+    "io.ingest": ("read",),
+    "lab.evaluation": ("evaluate",),
+    "lab.simulation": ("simulate",),
+    "report.progress": ("progress_bar",),
     "lab.spam": ("add_spammers",),
     "models": (
-        "BARP", "BoraEM", "BoraMAP", "BradleyTerry", "CrowdBT", "FactorBT", "HBTL", "HTCV",
-        "RankCentrality", "Sift", "model",
+        "BARP",
+        "BoraEM",
+        "BoraMAP",
+        "BradleyTerry",
+        "CrowdBT",
+        "FactorBT",
+        "HBTL",
+        "HTCV",
+        "RankCentrality",
+        "Sift",
+        "model",
     ),
-    "fitting.holdout": ("tune",), "results.fit": ("Fit",), "votes.comparisons": ("Comparisons",),
-}  # fmt: skip
+    "fitting.holdout": ("tune",),
+    "results.fit": ("Fit",),
+    "votes.comparisons": ("Comparisons",),
+}
 _HOME = {name: module for module, names in _ROOMS.items() for name in names}
-_MODULES = {
-    "datasets": "lab.datasets", "metrics": "numeric.metrics", "models": "models", "plots": "plots",
-}  # fmt: skip
+_MODULES = {"datasets": "lab.datasets", "metrics": "numeric.metrics", "models": "models", "plots": "plots"}
 
 __all__ = [
-    "BARP", "HBTL", "HTCV", "BoraEM", "BoraMAP", "BradleyTerry", "Comparisons",
-    "ConvergenceWarning", "CrowdBT", "CrowdsiftError", "FactorBT", "Fit", "InputError",
-    "RankCentrality", "RequestError", "ResourceError", "Selector", "Sift", "SignWarning",
-    "__version__", "add_spammers", "compare", "datasets", "evaluate", "export_votes", "fit", "load",
-    "metrics", "model", "models", "next_pairs", "plan", "plots", "progress_bar", "read",
-    "second_opinions", "simulate", "soft_labels", "tune",
-]  # fmt: skip
+    "BARP",
+    "HBTL",
+    "HTCV",
+    "BoraEM",
+    "BoraMAP",
+    "BradleyTerry",
+    "Comparisons",
+    "ConvergenceWarning",
+    "CrowdBT",
+    "CrowdsiftError",
+    "FactorBT",
+    "Fit",
+    "InputError",
+    "RankCentrality",
+    "RequestError",
+    "ResourceError",
+    "Selector",
+    "Sift",
+    "SignWarning",
+    "__version__",
+    "add_spammers",
+    "compare",
+    "datasets",
+    "evaluate",
+    "export_votes",
+    "fit",
+    "load",
+    "metrics",
+    "model",
+    "models",
+    "next_pairs",
+    "plan",
+    "plots",
+    "progress_bar",
+    "read",
+    "second_opinions",
+    "simulate",
+    "soft_labels",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The errors and warnings of crowdsift.
 
-Everything a user can cause is a `CrowdsiftError`, whose message says what is wrong, where, and
-what to do; the command line prints it without a traceback and exits with status 1.
+Everything a user can cause is a `CrowdsiftError`, whose message says what is wrong, where, and what to do; the command
+line prints it without a traceback and exits with status 1.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 
-__all__ = [
-    "ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError",
-    "SignWarning",
-]  # fmt: skip
+__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError", "SignWarning"]
 
 
 COMMAND_LINE = ContextVar("COMMAND_LINE", default=False)  # whether options are named with --
 # Options whose argument in Python has another name than theirs, and those that have the same.
-_RENAMED = {"item-features": "items=", "no-workers": "workers=False", "no-sides": "sides=False",
-            "time": "time_column=", "set": "method="}  # fmt: skip
+_RENAMED = {
+    "item-features": "items=",
+    "no-workers": "workers=False",
+    "no-sides": "sides=False",
+    "time": "time_column=",
+    "set": "method=",
+}
 _SAME = (
     *("again", "anchor", "by", "classes", "columns", "covariates", "dependent-by", "dimensions"),
     *("encoding", "engine", "format", "gold", "hide-workers", "item-features-missing", "item-text"),
@@ -74,9 +76,8 @@ class InputError(CrowdsiftError):
     """
 
     def __init__(
-        self, message: str, *, source: str | None = None, row: int | None = None,
-        column: str | None = None,
-    ) -> None:  # fmt: skip
+        self, message: str, *, source: str | None = None, row: int | None = None, column: str | None = None
+    ) -> None:
         self.source, self.row, self.column = source, row, column
         place = [source] if source else []
         if row is not None:

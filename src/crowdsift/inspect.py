@@ -13,9 +13,7 @@ try:
     from inspect_ai.model import get_model
     from inspect_ai.scorer import SampleScore, Score, mean, metric, scorer
 except ImportError as error:
-    raise ImportError(
-        "crowdsift.inspect needs inspect-ai: pip install 'crowdsift[inspect]'"
-    ) from error
+    raise ImportError("crowdsift.inspect needs inspect-ai: pip install 'crowdsift[inspect]'") from error
 
 from crowdsift.fitting import fit, without_warnings
 from crowdsift.results.fit import Fit
@@ -54,9 +52,7 @@ def judge_verdicts() -> Callable[[list[Any]], dict[str, float]]:
     return _figures(named)
 
 
-def _figures(
-    table: Callable[[Fit], Iterable[tuple[Any, Any]]],
-) -> Callable[[list[Any]], dict[str, float]]:
+def _figures(table: Callable[[Fit], Iterable[tuple[Any, Any]]]) -> Callable[[list[Any]], dict[str, float]]:
     """Return a metric: the votes of all samples, fitted, and figures of a table by name."""
 
     def figures(scores: list[SampleScore]) -> dict[str, float]:
@@ -77,8 +73,7 @@ def _rows(found: Iterable[Iterable[Sequence[str]]]) -> dict[str, list[str]]:
 
 def votes(*logs: Any) -> dict[str, list[str]]:
     """Return the votes in logs of Inspect as columns for `crowdsift.fit`."""
-    scores = (score for log in logs for each in log.samples or ()
-              for score in (each.scores or {}).values())  # fmt: skip
+    scores = (score for log in logs for each in log.samples or () for score in (each.scores or {}).values())
     return _rows((score.metadata or {}).get("votes", ()) for score in scores)
 
 
@@ -103,8 +98,7 @@ def pairwise(
                 if answers:
                     winner = {"A": "left", "B": "right", "C": "tie"}[answers[-1]]
                     found.append((left, right, winner, who))
-                    points.append(0.5 if winner == "tie"
-                                  else float((winner == "left") == (left == own)))  # fmt: skip
+                    points.append(0.5 if winner == "tie" else float((winner == "left") == (left == own)))
         return Score(value=sum(points) / len(points) if points else 0.0, metadata={"votes": found})
 
     return score

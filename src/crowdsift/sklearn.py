@@ -13,9 +13,7 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError(
-        "crowdsift.sklearn needs scikit-learn 1.6 or later: pip install 'crowdsift[sklearn]'"
-    ) from error
+    raise ImportError("crowdsift.sklearn needs scikit-learn 1.6 or later: pip install 'crowdsift[sklearn]'") from error
 
 from crowdsift.errors import RequestError
 from crowdsift.fitting import fit
@@ -34,9 +32,9 @@ __all__ = ["PairwiseRanker"]
 class PairwiseRanker(ClassifierMixin, BaseEstimator):
     """Scores of items from pairwise votes, as a classifier of which item is preferred.
 
-    A row of ``X`` is a vote: the first item, the second and, in a third column, who voted. Items
-    and workers are labels (text, numbers), not features. ``y`` is 1 where the first was preferred
-    and 0 where the second was; 0.5 is a tie, and any share between may be given.
+    A row of ``X`` is a vote: the first item, the second and, in a third column, who voted. Items and workers are labels
+    (text, numbers), not features. ``y`` is 1 where the first was preferred and 0 where the second was; 0.5 is a tie,
+    and any share between may be given.
 
     Parameters
     ----------
@@ -47,9 +45,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
     sides
         Whether the first item was shown on the left.
     unknown
-        What becomes of items and workers that were not among the votes of `fit`: with "prior" an
-        item has the prior's score and a worker is one drawn from the crowd, so that whole workers
-        can be left out in cross-validation; "error" refuses them by name.
+        What becomes of items and workers that were not among the votes of `fit`: with "prior" an item has the prior's
+        score and a worker is one drawn from the crowd, so that whole workers can be left out in cross-validation;
+        "error" refuses them by name.
     threads
         How many threads; all cores by default.
 
@@ -82,9 +80,13 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self, method: str = "auto", parameters: Mapping[str, Any] | None = None,
-        sides: bool = False, unknown: str = "prior", threads: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        method: str = "auto",
+        parameters: Mapping[str, Any] | None = None,
+        sides: bool = False,
+        unknown: str = "prior",
+        threads: int | None = None,
+    ) -> None:
         self.method = method
         self.parameters = parameters
         self.sides = sides
@@ -101,9 +103,14 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
             weight = _check_sample_weight(sample_weight, votes, ensure_non_negative=True)
         columns = _labels(votes)
         comparisons = Comparisons.from_arrays(
-            columns[0], columns[1], worker=columns[2], outcome=outcome, weight=weight,
-            sides_known=bool(self.sides), threads=self.threads,
-        )  # fmt: skip
+            columns[0],
+            columns[1],
+            worker=columns[2],
+            outcome=outcome,
+            weight=weight,
+            sides_known=bool(self.sides),
+            threads=self.threads,
+        )
         name = self.method
         if name == "auto":
             name = "sift" if columns[2] is not None else "bt"
@@ -149,8 +156,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
 
 def _require_columns(votes: NDArray[Any]) -> None:
     if votes.shape[1] not in (2, 3):
-        raise ValueError("X has the columns first item, second item and optionally worker, but "
-                         f"n_features = {votes.shape[1]}")  # fmt: skip
+        raise ValueError(
+            f"X has the columns first item, second item and optionally worker, but n_features = {votes.shape[1]}"
+        )
 
 
 def _labels(votes: NDArray[Any]) -> tuple[list[Any], list[Any], list[Any] | None]:
@@ -173,6 +181,5 @@ def _outcomes(y: Any, rows: int) -> NDArray[np.float64]:
     if len(outcome) != rows:
         raise ValueError(f"X has {rows} votes and y has {len(outcome)}")
     if not ((outcome >= 0.0) & (outcome <= 1.0)).all():
-        raise ValueError("y must be 1 (the first item was preferred), 0 (the second) or between "
-                         "(a tie is 0.5)")  # fmt: skip
+        raise ValueError("y must be 1 (the first item was preferred), 0 (the second) or between (a tie is 0.5)")
     return np.asarray(outcome)

@@ -31,8 +31,7 @@ def test_every_row_and_column_in_order(votes, tmp_path):
     rows = lines_of(tmp_path / "out.jsonl")
     assert done.rows == len(rows) == 900
     given = duckdb.sql(f"SELECT * FROM read_csv('{votes}', all_varchar=true)").fetchall()
-    kept = [tuple(row[name] for name in ("left", "right", "winner", "worker", "note"))
-            for row in rows]  # fmt: skip
+    kept = [tuple(row[name] for name in ("left", "right", "winner", "worker", "note")) for row in rows]
     assert kept == given
     export_votes(votes, tmp_path / "out.parquet")
     table = duckdb.sql(f"SELECT * FROM '{tmp_path / 'out.parquet'}'")
@@ -66,10 +65,7 @@ def test_doubted_votes_are_those_of_bad_workers(crowd, votes, tmp_path):
     true = dict(zip(crowd.workers, crowd.reliability, strict=True))
     rows = lines_of(tmp_path / "out.jsonl")
     worst, best = min(true, key=true.get), max(true, key=true.get)
-    mean = {
-        who: np.mean([row["probability"] for row in rows if row["worker"] == who])
-        for who in (worst, best)
-    }
+    mean = {who: np.mean([row["probability"] for row in rows if row["worker"] == who]) for who in (worst, best)}
     assert mean[worst] < 0.5 < mean[best]
     weight = {who: next(r["weight"] for r in rows if r["worker"] == who) for who in true}
     assert weight[best] > 1 > weight[min(true, key=lambda who: abs(true[who]))]
@@ -99,8 +95,7 @@ def test_trl_columns(crowd, votes, tmp_path):
 def test_taken_names_weights_and_ties(tmp_path):
     path = tmp_path / "votes.csv"
     path.write_text(
-        "left,right,winner,worker,weight,Margin\n"
-        "a,b,left,x,2,1\nb,a,right,y,1,\na,b,tie,x,0,7\nb,c,left,y,3,8\n"
+        "left,right,winner,worker,weight,Margin\na,b,left,x,2,1\nb,a,right,y,1,\na,b,tie,x,0,7\nb,c,left,y,3,8\n"
     )
     done = export_votes(path, tmp_path / "out.jsonl")
     assert done.columns == ("probability", "crowdsift_margin", "soft_label", "crowdsift_weight")
@@ -164,8 +159,7 @@ def test_the_old_file_stays(votes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "match"),
-    [("out.txt", r"\.jsonl, \.csv or \.parquet"), ("none/out.jsonl", "there is no folder")],
+    ("target", "match"), [("out.txt", r"\.jsonl, \.csv or \.parquet"), ("none/out.jsonl", "there is no folder")]
 )
 def test_wrong_targets(votes, tmp_path, target, match):
     with pytest.raises(RequestError, match=match):
@@ -204,10 +198,7 @@ def test_chosen_margin_and_label_speak_of_one_order(tmp_path, chat):
     for row, old in zip(rows, given, strict=True):
         assert row["original_chosen"] == old["chosen"]
         assert row["original_rejected"] == old["rejected"]
-        assert {str(row["chosen"]), str(row["rejected"])} == {
-            str(old["chosen"]),
-            str(old["rejected"]),
-        }
+        assert {str(row["chosen"]), str(row["rejected"])} == {str(old["chosen"]), str(old["rejected"])}
         assert (row["margin"] > 0) == (row["probability"] > 0.5)
         assert row["probability"] >= 0.5
         assert row["soft_label"] >= 0.5
@@ -245,8 +236,7 @@ def test_from_a_saved_fit_without_fitting(votes, tmp_path, monkeypatch):
     crowdsift.fit(votes).save(tmp_path / "fit")
     monkeypatch.setattr("crowdsift.active.export.fit", None)
     export_votes(votes, tmp_path / "two.jsonl", fitted=tmp_path / "fit")
-    for one, two in zip(lines_of(tmp_path / "one.jsonl"), lines_of(tmp_path / "two.jsonl"),
-                        strict=True):  # fmt: skip
+    for one, two in zip(lines_of(tmp_path / "one.jsonl"), lines_of(tmp_path / "two.jsonl"), strict=True):
         assert one["probability"] == pytest.approx(two["probability"], rel=1e-6)
         assert one["weight"] == pytest.approx(two["weight"], rel=1e-6)
     other = tmp_path / "other.csv"
@@ -276,10 +266,7 @@ def test_votes_without_workers_export_through_bt(tmp_path):
 
 def test_rows_that_are_no_votes_are_left_out(tmp_path):
     path = tmp_path / "batch.csv"
-    path.write_text(
-        "WorkerId,AssignmentId,Input.a,Input.b,Answer.choice\n"
-        "w,1,x,y,A\nw,2,y,x,\nv,3,x,y,B\nv,3,x,y,B\n"
-    )
+    path.write_text("WorkerId,AssignmentId,Input.a,Input.b,Answer.choice\nw,1,x,y,A\nw,2,y,x,\nv,3,x,y,B\nv,3,x,y,B\n")
     done = export_votes(path, tmp_path / "out.jsonl")
     assert done.rows == 2
     assert [row["AssignmentId"] for row in lines_of(tmp_path / "out.jsonl")] == ["1", "3"]

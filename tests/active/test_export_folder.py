@@ -82,11 +82,14 @@ def test_a_folder_names_the_file_of_long_replies(tmp_path, monkeypatch):
 def test_conversations_with_implicit_prompts_are_written_whole(tmp_path):
     path = tmp_path / "in.jsonl"
     rows = [
-        {"chosen": f"\n\nHuman: hi {i % 3}\n\nAssistant: {a} " + "long " * 20,
-         "rejected": f"\n\nHuman: hi {i % 3}\n\nAssistant: {b} " + "long " * 20,
-         "worker": f"w{i % 4}", "note": i}
+        {
+            "chosen": f"\n\nHuman: hi {i % 3}\n\nAssistant: {a} " + "long " * 20,
+            "rejected": f"\n\nHuman: hi {i % 3}\n\nAssistant: {b} " + "long " * 20,
+            "worker": f"w{i % 4}",
+            "note": i,
+        }
         for i, (a, b) in enumerate([("yes", "no"), ("no", "maybe"), ("yes", "maybe")] * 8)
-    ]  # fmt: skip
+    ]
     rows[5]["chosen"], rows[5]["rejected"] = rows[5]["rejected"], rows[5]["chosen"]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = export_votes(path, tmp_path / "out.jsonl", to="trl")
@@ -96,21 +99,28 @@ def test_conversations_with_implicit_prompts_are_written_whole(tmp_path):
         assert row["original_chosen"] == given["chosen"]
         assert {row["chosen"], row["rejected"]} == {given["chosen"], given["rejected"]}
         assert (row["margin"] > 0) == (row["probability"] > 0.5)
-    assert (
-        sum(r["chosen"] != g["chosen"] for r, g in zip(written, rows, strict=True)) == done.flipped
-    )
+    assert sum(r["chosen"] != g["chosen"] for r, g in zip(written, rows, strict=True)) == done.flipped
 
 
 def test_nested_formats_are_written_one_row_a_vote(tmp_path):
     texts = {name: f"{name} " + "word " * 30 for name in ("r1", "r2", "r3")}
     orders = (("a", ["r1", "r2", "r3"]), ("b", ["r1", "r3", "r2"]))
     records = [
-        {"fields": {"question": f"why {i}? " + "so " * 40, **texts},
-         "responses": {"rank": [{"value": [{"value": n, "rank": k} for k, n in enumerate(order)],
-                                 "user_id": who, "status": "submitted"}
-                                for who, order in orders]}}
+        {
+            "fields": {"question": f"why {i}? " + "so " * 40, **texts},
+            "responses": {
+                "rank": [
+                    {
+                        "value": [{"value": n, "rank": k} for k, n in enumerate(order)],
+                        "user_id": who,
+                        "status": "submitted",
+                    }
+                    for who, order in orders
+                ]
+            },
+        }
         for i in range(6)
-    ]  # fmt: skip
+    ]
     path = tmp_path / "argilla.json"
     path.write_text(json.dumps(records))
     export_votes(path, tmp_path / "out.jsonl", to="trl")
@@ -118,13 +128,16 @@ def test_nested_formats_are_written_one_row_a_vote(tmp_path):
     assert len(written) == 6 * 2 * 3
     assert {row["chosen"] for row in written} <= set(texts.values())
     assert all(row["prompt"].endswith("so so ") for row in written)
-    sure = [
-        row for row in written if {row["chosen"], row["rejected"]} == {texts["r1"], texts["r2"]}
-    ]
+    sure = [row for row in written if {row["chosen"], row["rejected"]} == {texts["r1"], texts["r2"]}]
     assert all(row["chosen"] == texts["r1"] for row in sure)
-    tasks = [{"id": t, "data": {"image_a": "x", "image_b": "y"}, "annotations": [
-                {"id": t, "completed_by": 1 + t % 2, "result": [{"value": {"selected": "left"}}]}]}
-             for t in range(5)]  # fmt: skip
+    tasks = [
+        {
+            "id": t,
+            "data": {"image_a": "x", "image_b": "y"},
+            "annotations": [{"id": t, "completed_by": 1 + t % 2, "result": [{"value": {"selected": "left"}}]}],
+        }
+        for t in range(5)
+    ]
     path = tmp_path / "studio.json"
     path.write_text(json.dumps(tasks))
     for kind in ("csv", "parquet"):

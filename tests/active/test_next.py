@@ -47,15 +47,16 @@ def test_second_opinions_are_of_judged_pairs_and_uncertain_workers():
     assert len(set(pairs)) == 8
     assert "new" in asked["worker"].tolist()
     assert (np.diff(asked["worth"]) <= 1e-12).all()
-    np.testing.assert_allclose(
-        asked["probability"], fit.better(asked["first"], asked["second"]), atol=1e-9
-    )
+    np.testing.assert_allclose(asked["probability"], fit.better(asked["first"], asked["second"]), atol=1e-9)
 
 
 def test_second_opinions_spread_over_workers_of_whom_nothing_is_known():
     n = 60
-    rows = {"winner": [f"a{i}" for i in range(n)], "loser": [f"b{i}" for i in range(n)],
-            "worker": [i % 6 for i in range(n)]}  # fmt: skip
+    rows = {
+        "winner": [f"a{i}" for i in range(n)],
+        "loser": [f"b{i}" for i in range(n)],
+        "worker": [i % 6 for i in range(n)],
+    }
     asked = crowdsift.second_opinions(rows, 12)
     assert sorted(asked["worker"].tolist()) == sorted([*range(6)] * 2)
 
@@ -106,8 +107,12 @@ def test_commands(fit, tmp_path, monkeypatch, capsys):
 
 def test_contexts_are_asked_apart_and_stand_in_their_own_column():
     """Replies of one prompt are never asked against those of another."""
-    votes = {"winner": ["a1", "a1", "b1", "b2"], "loser": ["a2", "a2", "b2", "b1"],
-             "worker": ["x", "y", "x", "y"], "prompt": ["a", "a", "b", "b"]}  # fmt: skip
+    votes = {
+        "winner": ["a1", "a1", "b1", "b2"],
+        "loser": ["a2", "a2", "b2", "b1"],
+        "worker": ["x", "y", "x", "y"],
+        "prompt": ["a", "a", "b", "b"],
+    }
     found = crowdsift.fit(votes, by="prompt")
     for asked in (crowdsift.next_pairs(found, 6), crowdsift.second_opinions(found, 2)):
         for prompt, *pair in zip(asked["prompt"], asked["first"], asked["second"], strict=True):

@@ -38,11 +38,7 @@ def wrong_pairs(belief, covariance):
             m, s = belief.mean[i] - belief.mean[j], np.sqrt(x @ belief.covariance @ x)
             f = np.sqrt(x @ covariance @ x)
             # p varies slowly over f in the limit that the formula is for: p(0) in its place
-            total += (
-                stats.norm.pdf(0, m, s)
-                * 2
-                * integrate.quad(lambda d, f=f: stats.norm.cdf(-d / f), 0, 20 * f)[0]
-            )
+            total += stats.norm.pdf(0, m, s) * 2 * integrate.quad(lambda d, f=f: stats.norm.cdf(-d / f), 0, 20 * f)[0]
     return total
 
 
@@ -114,9 +110,7 @@ def test_precision_of_a_vote_is_expected_information():
 
 
 def test_islands_are_connected_first():
-    votes = crowdsift.Comparisons.from_arrays(
-        ["a", "c", "e", "a"], ["b", "d", "f", "b"], worker=[1, 1, 2, 2]
-    )
+    votes = crowdsift.Comparisons.from_arrays(["a", "c", "e", "a"], ["b", "d", "f", "b"], worker=[1, 1, 2, 2])
     asked = Selector(votes).choose(5)
     assert asked["reason"].tolist() == ["connects", "connects", "orders", "orders", "orders"]
     joined = crowdsift.Comparisons.from_arrays(
@@ -150,10 +144,8 @@ def test_workers_capacities_and_pairs_they_have_seen(crowd):
     assert all(count <= most[name] for name, count in zip(names, counts, strict=True))
     mine = votes.worker_codes() == 5
     seen = {
-        frozenset(pair)
-        for pair in zip(votes.items[votes.first[mine]], votes.items[votes.second[mine]],
-                        strict=True)
-    }  # fmt: skip
+        frozenset(pair) for pair in zip(votes.items[votes.first[mine]], votes.items[votes.second[mine]], strict=True)
+    }
     for first, second, worker in zip(asked["first"], asked["second"], asked["worker"], strict=True):
         assert worker != "w5" or frozenset((first, second)) not in seen
 
@@ -179,10 +171,7 @@ def test_who_is_asked_is_the_larger_mean_of_a_hundred_draws():
 
 
 def test_the_same_seed_asks_the_same(crowd):
-    one, two = (
-        Selector(crowd.comparisons(), seed=4).choose(20, workers=list(crowd.workers))
-        for _ in range(2)
-    )
+    one, two = (Selector(crowd.comparisons(), seed=4).choose(20, workers=list(crowd.workers)) for _ in range(2))
     for name in one:
         assert one[name].tolist() == two[name].tolist()
 
@@ -277,9 +266,11 @@ def test_where_everybody_only_saw_the_side_somebody_new_is_asked():
     """All votes went to the left item: the crowd is worth nothing, which crashed the choice."""
     n = 20
     votes = {
-        "left": ["a", "b", "c"] * n, "right": ["b", "c", "a"] * n, "winner": ["left"] * 3 * n,
+        "left": ["a", "b", "c"] * n,
+        "right": ["b", "c", "a"] * n,
+        "winner": ["left"] * 3 * n,
         "worker": ["x", "y", "z"] * n,
-    }  # fmt: skip
+    }
     assert (crowdsift.next_pairs(votes, 3)["gain"] > 0).all()
     assert crowdsift.next_pairs(votes, 3, workers="all").height == 0
 

@@ -74,8 +74,7 @@ def test_a_selector_stops_on_the_truth_and_chooses_for_the_goal():
 
 
 @pytest.mark.parametrize(
-    ("goal", "message"),
-    [("best", "--goal is first"), ("top-0", "at least 1"), ("top-3", "below the 3 items")],
+    ("goal", "message"), [("best", "--goal is first"), ("top-0", "at least 1"), ("top-3", "below the 3 items")]
 )
 def test_goals_that_make_no_sense_are_refused(goal, message):
     with pytest.raises(RequestError, match=message):
@@ -111,8 +110,7 @@ def test_more_votes_of_the_same_kind_leave_a_smaller_need():
 def test_plans_in_words():
     made = Plan(Goal(3), 0.95, 120, np.array([10] * 3 + [38] * 54 + [5_000] * 2), 5_000)
     assert made.sentence == (
-        "About 38 more votes are expected to settle the top three with 95 %; 90 % of such studies "
-        "need 10 to 38."
+        "About 38 more votes are expected to settle the top three with 95 %; 90 % of such studies need 10 to 38."
     )
     assert Plan(Goal(1), 0.95, 9, np.zeros(19), 100).sentence.startswith("No more votes")
 
@@ -135,13 +133,12 @@ def test_the_command_plans_before_and_after_votes(tmp_path, monkeypatch):
     assert '"votes": 36' in after.output
 
 
-@pytest.mark.parametrize(
-    "words", [("--plot", "x.bmp"), ("--goal", "best"), ("--goal", "top-3"), ("--confidence", "2")]
-)
+@pytest.mark.parametrize("words", [("--plot", "x.bmp"), ("--goal", "best"), ("--goal", "top-3"), ("--confidence", "2")])
 def test_a_bad_plan_is_refused_before_anything_is_said(tmp_path, words):
     (tmp_path / "items.csv").write_text("item\na\nb\nc\n")
-    done = subprocess.run([sys.executable, "-m", "crowdsift", "plan", "items.csv", *words],
-                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "plan", "items.csv", *words], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("crowdsift: error: ")
     assert done.stderr.count("\n") == 1

@@ -14,8 +14,7 @@ from preference_rows import preferences
 from crowdsift import export_votes
 
 if not find_spec("trl") or not find_spec("datasets"):
-    pytest.skip("trl and datasets are not installed (pip install trl datasets)",
-                allow_module_level=True)  # fmt: skip
+    pytest.skip("trl and datasets are not installed (pip install trl datasets)", allow_module_level=True)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what these libraries say of themselves
 
@@ -65,7 +64,6 @@ def test_conversations_pass(trl, tmp_path, whole):
     for row, given in zip(data, rows, strict=True):
         assert trl.is_conversational(row)
         found = trl.maybe_extract_prompt(row)
-        turns = [[message["role"] for message in found[name]]
-                 for name in ("prompt", "chosen", "rejected")]  # fmt: skip
+        turns = [[message["role"] for message in found[name]] for name in ("prompt", "chosen", "rejected")]
         assert turns == [["user"], ["assistant"], ["assistant"]]
         assert found["prompt"][0]["content"] in str(given["prompt"])

@@ -152,8 +152,7 @@ def test_a_study_from_start_to_settled(visit, start, tmp_path):
     accessible(owner.page)
 
 
-@pytest.mark.parametrize("options", [PHONE, DESK, {**DESK, "color_scheme": "dark"}],
-                         ids=["phone", "desk", "dark"])  # fmt: skip
+@pytest.mark.parametrize("options", [PHONE, DESK, {**DESK, "color_scheme": "dark"}], ids=["phone", "desk", "dark"])
 def test_pages_fit_and_can_be_used_by_all(visit, start, tmp_path, options):
     (tmp_path / "consent.md").write_text("We store your *votes*, nothing else.")
     (tmp_path / "workers.csv").write_text("worker,capacity\nann,4\n")

@@ -113,9 +113,7 @@ def test_replies_are_compared_by_prompt(tmp_path):
             one, two = (store.contents[code] for code in (question.left, question.right))
             assert one.prompt == two.prompt
             asked.add((one.prompt, *sorted((one.item, two.item))))
-            judge.votes.append(
-                Vote(question.number, question.left, question.right, "left", 1, False)
-            )
+            judge.votes.append(Vote(question.number, question.left, question.right, "left", 1, False))
         assert asked == {("p", "m1", "m2"), ("q", "m1", "m2"), ("q", "m1", "m3"), ("q", "m2", "m3")}
     finally:
         store.close()
@@ -124,8 +122,10 @@ def test_replies_are_compared_by_prompt(tmp_path):
         read_items(str(path))
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "[a](javascript:alert(1))", "![i](http://x.invalid/i)",
-                                  "<b onclick=x>b</b>", "<svg/onload=alert(1)>"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [*HOSTILE, "[a](javascript:alert(1))", "![i](http://x.invalid/i)", "<b onclick=x>b</b>", "<svg/onload=alert(1)>"],
+)
 def test_markdown_keeps_nothing_that_acts(text):
     found: list[tuple[str, list[tuple[str, str | None]]]] = []
 
@@ -155,9 +155,7 @@ def test_a_vote_is_stored_once_and_undone(store, tmp_path):
     store.undo(judge, "vote-0009").result()  # undone before it arrives
     assert store.add_vote(judge, Vote("vote-0009", 0, 2, "left", 1, False), "q2").result() == [0]
     read = sqlite3.connect(tmp_path / "study.sqlite")
-    assert read.execute('SELECT "left", "right", winner, worker FROM votes').fetchall() == [
-        ("a", "b", "right", "ann")
-    ]
+    assert read.execute('SELECT "left", "right", winner, worker FROM votes').fetchall() == [("a", "b", "right", "ann")]
     read.close()
 
 
@@ -359,9 +357,7 @@ def test_what_is_refused(server):
         assert found[0] == status, (path, body, headers, found)
     bob = joined(server, "bob")
     assert bob.call("/api/vote", vote)[0] == 422  # the question of somebody else
-    odd = (
-        '{"id": "vote-000009", "question": "%s", "answer": "left", "milliseconds": %s, "held": %s}'
-    )
+    odd = '{"id": "vote-000009", "question": "%s", "answer": "left", "milliseconds": %s, "held": %s}'
     for milliseconds, held in (("NaN", "{}"), ("Infinity", "7"), ("1e999", "null"), ('"x"', "[3]")):
         text = odd % (bob.held[0]["id"], milliseconds, held)
         assert bob.call("/api/vote", text)[0] == 200
@@ -421,13 +417,17 @@ def test_kills_lose_no_vote_and_store_none_twice(tmp_path):
             assert client.call("/api/vote", body)[0] == 200
             acknowledged.add(body["id"])
         client.begin()
-        killer = subprocess.Popen([sys.executable, "-c", (
-            f"import os, time; time.sleep({moment}); os.kill({server.process.pid}, 9)"
-        )])  # fmt: skip
+        killer = subprocess.Popen(
+            [sys.executable, "-c", (f"import os, time; time.sleep({moment}); os.kill({server.process.pid}, 9)")]
+        )
         try:
             while True:
-                body = {"id": f"vote-{len(sent):06d}", "question": client.held.pop(0)["id"],
-                        "answer": "left", "held": [q["id"] for q in client.held]}  # fmt: skip
+                body = {
+                    "id": f"vote-{len(sent):06d}",
+                    "question": client.held.pop(0)["id"],
+                    "answer": "left",
+                    "held": [q["id"] for q in client.held],
+                }
                 sent.add(body["id"])
                 status, found = client.call("/api/vote", body)
                 if status == 429:
@@ -460,8 +460,12 @@ def test_kills_lose_no_vote_and_store_none_twice(tmp_path):
 def test_bad_commands_end_in_one_line(tmp_path, items, words, message):
     done = subprocess.run(
         [sys.executable, "-m", "crowdsift", "ask", *words],
-        capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=30,
+        check=False,
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("crowdsift: error: ")
     assert message in done.stderr
@@ -472,8 +476,12 @@ def test_bad_commands_end_in_one_line(tmp_path, items, words, message):
 def test_a_port_in_use_and_ctrl_c(server, tmp_path, items):
     done = subprocess.run(
         [sys.executable, "-m", "crowdsift", "ask", "items.csv", "--port", str(server.port)],
-        capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=30,
+        check=False,
+    )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "choose another with --port" in done.stderr
     own = Server(tmp_path, "items.csv")

@@ -36,9 +36,7 @@ def test_the_sessions_of_mcmahon_by_a_plain_computation(data_dir, tmp_path, meth
     tables = []
     for folder in folders:
         with (Path(folder) / "items.csv").open() as file:
-            rows = {
-                row["item"]: (float(row["score"]), float(row["se"])) for row in csv.DictReader(file)
-            }
+            rows = {row["item"]: (float(row["score"]), float(row["se"])) for row in csv.DictReader(file)}
         tables.append(np.array([rows[item] for item in sorted(rows)]))
     r = np.corrcoef(tables[0][:, 0], tables[1][:, 0])[0, 1]
     share = []
@@ -47,17 +45,13 @@ def test_the_sessions_of_mcmahon_by_a_plain_computation(data_dir, tmp_path, meth
         share.append(1 - error / spread if method == "bt" else spread / (spread + error))
     half = norm.ppf(0.95) / np.sqrt(154 - 3)
     wanted = np.array([r, np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)])
-    answer = CliRunner().invoke(
-        app, ["compare", *folders, "--json", "--plot", str(tmp_path / "a.svg")]
-    )
+    answer = CliRunner().invoke(app, ["compare", *folders, "--json", "--plot", str(tmp_path / "a.svg")])
     assert answer.exit_code == 0
     found = json.loads(answer.output)
     names = ("{}", "{}_lower", "{}_upper")
     assert [found[n.format("correlation")] for n in names] == pytest.approx(wanted, abs=1e-9)
     corrected = wanted / np.sqrt(share[0] * share[1])
-    assert [found[n.format("corrected_correlation")] for n in names] == pytest.approx(
-        corrected, abs=1e-9
-    )
+    assert [found[n.format("corrected_correlation")] for n in names] == pytest.approx(corrected, abs=1e-9)
     assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
@@ -82,10 +76,7 @@ def test_items_that_differ_are_named_and_others_are_not(method):
         scores = 1.5 * np.random.default_rng(seed).normal(size=30)
         moved = scores.copy()
         moved[4] -= 3.0 * np.sign(moved[4])  # not beyond all others, where errors are large
-        fits = [
-            crowdsift.fit(session(x, 50 + 2 * seed + i, 3000), method)
-            for i, x in enumerate((scores, moved))
-        ]
+        fits = [crowdsift.fit(session(x, 50 + 2 * seed + i, 3000), method) for i, x in enumerate((scores, moved))]
         found = crowdsift.compare(*fits)
         assert 4 in found.differing
         wrong += bool(set(found.differing) - {4})
@@ -109,9 +100,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         error = CliRunner().invoke(app, ["compare", *words]).exception
         assert isinstance(error, crowdsift.CrowdsiftError)
         assert message in str(error)
-    answer = CliRunner().invoke(
-        app, ["report", str(tmp_path / "one"), "--plots", str(tmp_path / "f")]
-    )
+    answer = CliRunner().invoke(app, ["report", str(tmp_path / "one"), "--plots", str(tmp_path / "f")])
     assert answer.exit_code == 0
     assert (tmp_path / "f" / "leaderboard.pdf").read_bytes().startswith(b"%PDF")
     assert not (tmp_path / "f" / "workers.pdf").exists()

@@ -49,8 +49,7 @@ def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
 
 def test_chances_are_those_of_all_outcomes() -> None:
     p, q = 0.8, 0.35
-    cells = Cells(np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]),
-                   np.array([p, q]))  # fmt: skip
+    cells = Cells(np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]), np.array([p, q]))
     none = Effects(cells, np.ones(2))
     none.variance = 0.0
     between, within = [], []
@@ -97,9 +96,12 @@ def test_log_ratios_are_those_of_all_outcomes() -> None:
         exact = np.bincount(where.reshape(-1), (exact[:, None] * alone.reshape(-1)).reshape(-1))
     wins = np.array([1, 1, 1, 0, 0, 0, 1, 1, 1, 1]), np.array([1, 1, 1, 0, 0, 0, 1, 1, 0, 1])
     cells = Cells(
-        np.tile(np.arange(n), 2), np.repeat([0, 1], n), np.ones(2 * n),
-        np.concatenate(wins).astype(float), np.repeat([p, q], n),
-    )  # fmt: skip
+        np.tile(np.arange(n), 2),
+        np.repeat([0, 1], n),
+        np.ones(2 * n),
+        np.concatenate(wins).astype(float),
+        np.repeat([p, q], n),
+    )
     at, none, one = (np.arange(n), np.arange(n, 2 * n)), np.zeros(n), np.zeros(n, np.int64)
     z = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.0, one)[0]
     seen = float(value.reshape(2, 2)[wins].sum())
@@ -139,9 +141,7 @@ def test_effects_of_pairs_are_found_from_the_others() -> None:
 
 
 @pytest.mark.parametrize(("n", "p", "within"), [(12, 0.2, 0.2), (8, 0.35, 0.45)])
-def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(
-    n: int, p: float, within: float
-) -> None:
+def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(n: int, p: float, within: float) -> None:
     e = np.array([-np.sqrt(p / (1 - p)), np.sqrt((1 - p) / p)])
     c = np.array([1 - p, p])
     value, chance = np.outer(e, e).reshape(-1), np.outer(c, c).reshape(-1)
@@ -183,9 +183,10 @@ def small_crowd(
     drawn = rng.random((1 if identical else judges, 200)) < 1 / (1 + np.exp(-logit))
     won = np.broadcast_to(drawn, (judges, 200))
     return crowdsift.Comparisons.from_arrays(
-        np.where(won, left, right).reshape(-1), np.where(won, right, left).reshape(-1),
+        np.where(won, left, right).reshape(-1),
+        np.where(won, right, left).reshape(-1),
         worker=np.repeat([f"judge {j}" for j in range(judges)], 200),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("method", ["sift", "bora-map"])
@@ -276,8 +277,7 @@ def test_workers_who_share_few_votes_are_left_out_and_no_others() -> None:
     for pair in zip(*(cells.worker[at].tolist() for at in chosen), strict=True):
         rows[pair] = rows.get(pair, 0) + 1
     assert all(
-        rows[pair]
-        == int(((cells.worker[every[0]] == pair[0]) & (cells.worker[every[1]] == pair[1])).sum())
+        rows[pair] == int(((cells.worker[every[0]] == pair[0]) & (cells.worker[every[1]] == pair[1])).sum())
         for pair in list(enough)[:50]
     )
 

@@ -125,7 +125,5 @@ def test_what_makes_no_sense_is_refused() -> None:
 def test_a_fit_with_groups_is_not_updated_without_them(tmp_path: Path) -> None:
     crowdsift.fit(planted(1), "bt", dependent_by="prompt").save(tmp_path)
     new = {"winner": ["i0", "i1"], "loser": ["i1", "i2"], "worker": ["w1", "w2"]}
-    with pytest.raises(
-        crowdsift.RequestError, match=r"depend on each other by prompt.*fit all votes"
-    ):
+    with pytest.raises(crowdsift.RequestError, match=r"depend on each other by prompt.*fit all votes"):
         crowdsift.load(tmp_path).update(new)

@@ -28,8 +28,12 @@ def timed(seed: int, tired: int = -1, fading: float = 0.0) -> dict[str, list[obj
         slope = 1.5 * (1 - tau) if worker == tired else slope
         a, b = rng.choice(8, 2, replace=False)
         won = rng.random() < 1 / (1 + np.exp(-slope * (score[a] - score[b])))
-        for name, value in (("winner", a if won else b), ("loser", b if won else a),
-                            ("worker", f"w{worker}"), ("when", 1.7e9 + 60 * i)):  # fmt: skip
+        for name, value in (
+            ("winner", a if won else b),
+            ("loser", b if won else a),
+            ("worker", f"w{worker}"),
+            ("when", 1.7e9 + 60 * i),
+        ):
             rows[name].append(value)
     return rows
 
@@ -89,9 +93,7 @@ def test_the_command_takes_time_and_groups(tmp_path: Path) -> None:
         lines.append(",".join(map(str, (*row, i // 3))))
     (tmp_path / "votes.csv").write_text("\n".join(lines) + "\n")
     call = ["fit", str(tmp_path / "votes.csv"), "--method", "bora-map", "--time", "when"]
-    run = CliRunner().invoke(
-        app, [*call, "--dependent-by", "prompt", "--out", str(tmp_path / "out")]
-    )
+    run = CliRunner().invoke(app, [*call, "--dependent-by", "prompt", "--out", str(tmp_path / "out")])
     assert run.exit_code == 0
     summary = crowdsift.load(tmp_path / "out").summary
     assert summary["drift"]["workers"] == ["w3"]

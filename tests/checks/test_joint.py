@@ -41,8 +41,8 @@ def test_two_items_have_one_difference() -> None:
     votes = crowdsift.Comparisons.from_arrays(["a"] * 13 + ["b"] * 7, ["b"] * 13 + ["a"] * 7)
     fit = crowdsift.fit(votes, "bt")
     found = fit.joint(level=0.9)
-    # Both scores have the same error up to its sign, so one by one is jointly, too.
-    # 10,000 draws give the factor 1.645 with a standard error of 0.9 %.
+    # Both scores have the same error up to its sign, so one by one is jointly, too. 10,000 draws give the factor 1.645
+    # with a standard error of 0.9 %.
     widths = [table["upper"] - table["lower"] for table in (found, fit.items)]
     assert widths[0] == pytest.approx(widths[1], rel=0.03)
     assert fit.better("a", "a") == 0.5  # no difference, and no error of it
@@ -109,9 +109,7 @@ def test_the_matrix_is_what_predict_says() -> None:
         for i in range(7):
             for j in range(7):
                 if i != j:
-                    assert matrix[i, j] == pytest.approx(
-                        fit.predict(labels[i], labels[j]), abs=1e-12
-                    )
+                    assert matrix[i, j] == pytest.approx(fit.predict(labels[i], labels[j]), abs=1e-12)
         assert matrix + matrix.T == pytest.approx(np.ones((7, 7)))
 
 
@@ -140,9 +138,7 @@ def test_limits_are_on_the_scale_of_the_fit(fit: crowdsift.Fit) -> None:
     elo = fit.on_scale("elo", {"i1": 1500})
     factor = elo.summary["scale_factor"]
     plain, scaled = fit.joint(), elo.joint()
-    assert scaled["upper"] - scaled["lower"] == pytest.approx(
-        factor * (plain["upper"] - plain["lower"])
-    )
+    assert scaled["upper"] - scaled["lower"] == pytest.approx(factor * (plain["upper"] - plain["lower"]))
     rate = fit.on_scale("winrate").joint()
     assert (rate["lower"] > 0).all()
     assert (rate["upper"] < 1).all()
@@ -159,9 +155,7 @@ def test_what_makes_no_sense_is_refused(fit: crowdsift.Fit) -> None:
 
 
 @pytest.mark.parametrize("steep", [1.0, 400.0])
-def test_a_matrix_of_many_items_has_the_probabilities_of_predict(
-    monkeypatch: pytest.MonkeyPatch, steep: float
-) -> None:
+def test_a_matrix_of_many_items_has_the_probabilities_of_predict(monkeypatch: pytest.MonkeyPatch, steep: float) -> None:
     """Many distances are interpolated, also where a worker's curve is almost a step."""
     votes = crowdsift.simulate(items=16, workers=5, comparisons=900, seed=2).comparisons()
     fit = crowdsift.fit(votes, "sift")

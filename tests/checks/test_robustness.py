@@ -152,8 +152,7 @@ def test_every_number_is_verified(method: str) -> None:
         weight = votes.weight.astype(float)
         workers = votes.workers[votes.worker_codes()]
         for i in range(len(votes)):
-            key = (workers[i], votes.items[votes.first[i]], votes.items[votes.second[i]],
-                   float(votes.outcome[i]))  # fmt: skip
+            key = (workers[i], votes.items[votes.first[i]], votes.items[votes.second[i]], float(votes.outcome[i]))
             weight[i] -= keys.pop(key, 0.0)
         assert not keys
         left = replace(votes, weight=weight.astype(np.float32)).select(weight > 0)

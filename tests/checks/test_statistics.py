@@ -10,12 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 import crowdsift
-from crowdsift.checks.statistics import (
-    agreement_alpha,
-    count_triads,
-    scale_separation,
-    separation,
-)
+from crowdsift.checks.statistics import agreement_alpha, count_triads, scale_separation, separation
 from crowdsift.lab.spam import add_spammers
 from crowdsift.models.diagnostics import Kind
 from crowdsift.report.terminal import show_fit
@@ -31,10 +26,9 @@ def rows(votes: crowdsift.Comparisons) -> list[tuple[int, int, int, float, float
     """Worker, first, second, outcome and weight of every row, as plain numbers."""
     who = votes.worker_codes()
     return [
-        (int(who[i]), int(votes.first[i]), int(votes.second[i]), float(votes.outcome[i]),
-         float(votes.weight[i]))
+        (int(who[i]), int(votes.first[i]), int(votes.second[i]), float(votes.outcome[i]), float(votes.weight[i]))
         for i in range(len(votes))
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("method", ["bt", "sift", "bora-map"])
@@ -63,11 +57,7 @@ def test_infit_and_outfit(votes: crowdsift.Comparisons, method: str) -> None:
     for who, first, second, y, weight in rows(votes):
         one, two, label = votes.items[first], votes.items[second], votes.workers[who]
         slope = factor[label] * (1.0 if method == "bt" else own[label])
-        for key, b in (
-            (("worker", label), typical),
-            (("item", one), slope),
-            (("item", two), slope),
-        ):
+        for key, b in ((("worker", label), typical), (("item", one), slope), (("item", two), slope)):
             p = 1 / (1 + np.exp(-b * (score[one] - score[two])))
             squares.setdefault(key, []).extend([((y - p) ** 2, p * (1 - p))] * int(weight))
     for kind, table in (("worker", found.workers), ("item", found.items)):
@@ -161,9 +151,12 @@ def test_alpha_by_counting_pairs() -> None:
     drawn = crowdsift.simulate(items=5, workers=6, comparisons=80, seed=2).comparisons()
     outcome = np.where(np.arange(len(drawn)) % 5 == 0, 0.5, drawn.outcome)
     board = crowdsift.Comparisons.from_arrays(
-        drawn.items[drawn.first], drawn.items[drawn.second], outcome=outcome, weight=drawn.weight,
+        drawn.items[drawn.first],
+        drawn.items[drawn.second],
+        outcome=outcome,
+        weight=drawn.weight,
         worker=drawn.workers[drawn.worker_codes()],
-    )  # fmt: skip
+    )
     units: dict[tuple[int, int], list[float]] = {}
     for _, first, second, y, weight in rows(board):
         units.setdefault((first, second), []).extend([y] * int(weight))
@@ -211,9 +204,11 @@ def test_the_interval_of_alpha_covers_it() -> None:
     for _ in range(200):
         chance = 1 / (1 + np.exp(-rng.normal(size=60)))
         board = crowdsift.Comparisons.from_arrays(
-            [f"a{u}" for u in unit], [f"b{u}" for u in unit], worker=np.tile(np.arange(3), 60),
+            [f"a{u}" for u in unit],
+            [f"b{u}" for u in unit],
+            worker=np.tile(np.arange(3), 60),
             outcome=(rng.random(180) < chance[unit]).astype(float),
-        )  # fmt: skip
+        )
         found = agreement_alpha(board)
         assert found is not None
         covered += found.lower <= true <= found.upper
@@ -258,16 +253,12 @@ def test_split_half_foretells_a_second_crowd() -> None:
     """Two crowds of ten agree as much as the halves of one say, stepped up to ten."""
     result, seen = [], []
     for seed in range(12):
-        crowds = [
-            crowdsift.simulate(25, 20, 1200, reliability=(0.8, 0.8), seed=seed).comparisons(),
-        ]
+        crowds = [crowdsift.simulate(25, 20, 1200, reliability=(0.8, 0.8), seed=seed).comparisons()]
         who = crowds[0].worker_codes()
         halves = [crowds[0].select(who % 2 == side) for side in (0, 1)]
         fits = [crowdsift.fit(half, "bt") for half in halves]
         result.append(fits[0].statistics(halves=6).split_half)
-        seen.append(
-            np.corrcoef(*(fit.scores_of(crowds[0].items) for fit in fits))[0, 1],
-        )
+        seen.append(np.corrcoef(*(fit.scores_of(crowds[0].items) for fit in fits))[0, 1])
     assert np.mean([x for x in result if x is not None]) == pytest.approx(np.mean(seen), abs=0.04)
 
 
@@ -318,12 +309,7 @@ def test_statistics_are_printed_and_in_the_tables(tmp_path, capsys) -> None:
     fit = crowdsift.fit(drawn.comparisons(), "sift", scale="elo", level=0.95).with_statistics()
     show_fit(fit)
     printed = capsys.readouterr().out
-    for words in (
-        "Reliability of the scores: 0.",
-        "Krippendorff's alpha",
-        "triads go round",
-        "misfit",
-    ):
+    for words in ("Reliability of the scores: 0.", "Krippendorff's alpha", "triads go round", "misfit"):
         assert words in printed
     fit.save(tmp_path / "fit")
     saved = crowdsift.load(tmp_path / "fit")

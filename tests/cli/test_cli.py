@@ -65,17 +65,42 @@ def test_fit_json_is_the_contract(run, crowd):
     result = json.loads(out)
     assert set(result) == {"summary", "items", "workers"}
     assert list(result["items"][0]) == [
-        "item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons",
-        "component", "se",
-    ]  # fmt: skip
+        "item",
+        "score",
+        "lower",
+        "upper",
+        "rank",
+        "rank_lower",
+        "rank_upper",
+        "comparisons",
+        "component",
+        "se",
+    ]
     assert list(result["workers"][0])[:10] == [
-        "worker", "reliability", "lower", "upper", "side_bias", "side_lower", "side_upper",
-        "comparisons", "agreement", "verdict",
-    ]  # fmt: skip
+        "worker",
+        "reliability",
+        "lower",
+        "upper",
+        "side_bias",
+        "side_lower",
+        "side_upper",
+        "comparisons",
+        "agreement",
+        "verdict",
+    ]
     for key in (
-        "method", "version", "converged", "iterations", "passes", "log_likelihood",
-        "mean_log_likelihood", "evidence", "seconds", "sign_margin", "warnings",
-    ):  # fmt: skip
+        "method",
+        "version",
+        "converged",
+        "iterations",
+        "passes",
+        "log_likelihood",
+        "mean_log_likelihood",
+        "evidence",
+        "seconds",
+        "sign_margin",
+        "warnings",
+    ):
         assert key in result["summary"]
 
 
@@ -111,9 +136,7 @@ def test_fit_reads_standard_input(run, votes, monkeypatch):
 def test_columns_are_mapped(run, tmp_path):
     path = tmp_path / "v.csv"
     path.write_text("chosen,rejected,annotator\na,b,x\nb,c,y\n")
-    status, out, _ = run(
-        "fit", path, "--columns", "winner=chosen,loser=rejected,worker=annotator", "--json"
-    )
+    status, out, _ = run("fit", path, "--columns", "winner=chosen,loser=rejected,worker=annotator", "--json")
     assert status == 0
     assert json.loads(out)["summary"]["workers"] == 2
 
@@ -125,9 +148,16 @@ def test_evaluate(run, crowd):
     records = json.loads(out)
     assert {"bt", "bora-em"} <= {record["method"] for record in records}
     assert list(records[0]) == [
-        "method", "accuracy", "weighted_accuracy", "kendall_tau", "accuracy_up_to_sign",
-        "weighted_accuracy_up_to_sign", "kendall_tau_up_to_sign", "seconds", "note",
-    ]  # fmt: skip
+        "method",
+        "accuracy",
+        "weighted_accuracy",
+        "kendall_tau",
+        "accuracy_up_to_sign",
+        "weighted_accuracy_up_to_sign",
+        "kendall_tau_up_to_sign",
+        "seconds",
+        "note",
+    ]
     assert all(record["accuracy"] > 0.8 for record in records)
     status, out, _ = run("evaluate", crowd / "votes.csv", "--truth", truth, "--methods", "bt")
     assert status == 0
@@ -136,9 +166,18 @@ def test_evaluate(run, crowd):
 
 def test_simulate_like(run, crowd, tmp_path):
     status, _, _ = run(
-        "simulate", "--items", 30, "--comparisons", 3000, "--like", crowd / "votes.csv",
-        "--out", tmp_path / "like", "--reliability", "-1,1",
-    )  # fmt: skip
+        "simulate",
+        "--items",
+        30,
+        "--comparisons",
+        3000,
+        "--like",
+        crowd / "votes.csv",
+        "--out",
+        tmp_path / "like",
+        "--reliability",
+        "-1,1",
+    )
     assert status == 0
     drawn = crowdsift.read(tmp_path / "like" / "votes.csv")
     assert (drawn.rows, drawn.n_items, drawn.n_workers) == (3000, 30, 10)
@@ -280,9 +319,7 @@ def test_installed_command_and_closed_pipe(votes):
     assert done.returncode == 0
     assert json.loads(done.stdout)["summary"]["converged"]
     shell = f"'{sys.executable}' -m crowdsift fit '{votes}' | true"
-    done = subprocess.run(
-        shell, shell=True, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60, check=False)
     assert "error" not in done.stderr.lower()
 
 
@@ -298,9 +335,7 @@ def test_json_of_figures_that_do_not_exist(run, tmp_path):
 def test_evaluate_without_workers_runs_what_it_can(run, tmp_path):
     (tmp_path / "v.csv").write_text("winner,loser\na,b\nb,c\n")
     (tmp_path / "t.csv").write_text("item,score\na,3\nb,2\n")
-    status, out, _ = run(
-        "evaluate", tmp_path / "v.csv", "--truth", tmp_path / "t.csv", "--no-workers", "--json"
-    )
+    status, out, _ = run("evaluate", tmp_path / "v.csv", "--truth", tmp_path / "t.csv", "--no-workers", "--json")
     assert status == 0
     rows = {row["method"]: row for row in json.loads(out)}
     assert rows["bt"]["accuracy"] == 1.0
@@ -311,13 +346,9 @@ def test_evaluate_without_workers_runs_what_it_can(run, tmp_path):
 
 def test_classes(run, crowd, tmp_path):
     items = crowdsift.read(crowd / "votes.csv").items
-    (tmp_path / "c.csv").write_text(
-        "item,kind\n" + "".join(f"{item},{i % 2}\n" for i, item in enumerate(items))
-    )
+    (tmp_path / "c.csv").write_text("item,kind\n" + "".join(f"{item},{i % 2}\n" for i, item in enumerate(items)))
     votes = crowd / "votes.csv"
-    status, out, _ = run(
-        "fit", votes, "--method", "barp", "--classes", f"{tmp_path / 'c.csv'}:kind", "--json"
-    )
+    status, out, _ = run("fit", votes, "--method", "barp", "--classes", f"{tmp_path / 'c.csv'}:kind", "--json")
     assert status == 0
     assert "class_bias_1" in json.loads(out)["workers"][0]
     assert "--classes" in run("fit", votes, "--method", "barp")[2]
@@ -338,9 +369,8 @@ def test_features(run, tmp_path):
 
 def test_tune(run, crowd):
     status, out, _ = run(
-        "evaluate", crowd / "votes.csv", "--truth", crowd / "items.csv", "--methods", "bt",
-        "--tune", "--json",
-    )  # fmt: skip
+        "evaluate", crowd / "votes.csv", "--truth", crowd / "items.csv", "--methods", "bt", "--tune", "--json"
+    )
     assert status == 0
     assert json.loads(out)[0]["note"].startswith("penalty ")
 
@@ -376,7 +406,10 @@ def test_other_encodings_of_the_terminal(tmp_path):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "crowdsift", "fit", str(path), "--json"],
-        capture_output=True, env=environment, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0
     assert json.loads(done.stdout.decode())["items"][0]["item"] == "é"

@@ -62,9 +62,7 @@ def test_next_stays_on_its_islands_if_told_and_says_where_there_is_no_more(run, 
     assert not crossing["--keep-islands",]
     status, out, err = run("next", path, "--pairs", "40", "--quiet", "--reask")
     asked = list(csv.DictReader(io.StringIO(out)))
-    assert {frozenset((row["first"], row["second"])) for row in asked} <= set(
-        map(frozenset, ("ab", "bc", "xy"))
-    )
+    assert {frozenset((row["first"], row["second"])) for row in asked} <= set(map(frozenset, ("ab", "bc", "xy")))
     assert (status, err) == (0, f"crowdsift: only {len(asked)} of 40: there is no more to ask\n")
 
 

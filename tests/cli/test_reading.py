@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 ROWS = [
-    ("A", "x", "Approved"), ("B", "y", "Rejected"), ("B", "x", "Approved"), ("", "y", "Approved"),
-    ("tie", "z", "Approved"), ("A", "z", "Rejected"), ("A", "x", "Approved"),
-]  # fmt: skip
+    ("A", "x", "Approved"),
+    ("B", "y", "Rejected"),
+    ("B", "x", "Approved"),
+    ("", "y", "Approved"),
+    ("tie", "z", "Approved"),
+    ("A", "z", "Rejected"),
+    ("A", "x", "Approved"),
+]
 
 
 @pytest.fixture
@@ -88,13 +93,15 @@ def test_votes_without_workers_are_fitted_by_bt(run: Any, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--tune"], "sift has no penalty to tune"),
-     (["--features", "size"], "--features is now --covariates"),
-     (["--method", "bt", "--covariates", "size"], "bt does not use covariates"),
-     (["--method", "bt", "--classes", "classes.csv:kind"], "bt does not use classes"),
-     (["--format", "excel"], "unknown format 'excel'"),
-     (["--format", "arena"], "not in the format arena")],
-)  # fmt: skip
+    [
+        (["--tune"], "sift has no penalty to tune"),
+        (["--features", "size"], "--features is now --covariates"),
+        (["--method", "bt", "--covariates", "size"], "bt does not use covariates"),
+        (["--method", "bt", "--classes", "classes.csv:kind"], "bt does not use classes"),
+        (["--format", "excel"], "unknown format 'excel'"),
+        (["--format", "arena"], "not in the format arena"),
+    ],
+)
 def test_what_would_be_ignored_is_refused(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:

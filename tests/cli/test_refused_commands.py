@@ -20,22 +20,13 @@ COMMANDS = {
         "simulate --items 5 --workers 2 --comparisons 9 --out OUT --reliability high",
         "--reliability wants LOW,HIGH, as -1,1, not 'high'",
     ),
-    "a table from a file": (
-        "fit VOTES --to-table board",
-        "use --out DIR",
-    ),
+    "a table from a file": ("fit VOTES --to-table board", "use --out DIR"),
     "two kinds of tables in one folder": (
         "fit VOTES --out OUT --excel-safe OUT",
         "--out writes to it, too; give each its own file or folder",
     ),
-    "another engine": (
-        "fit VOTES --engine abacus",
-        "unknown engine 'abacus'",
-    ),
-    "another method": (
-        "fit VOTES --method shift",
-        "did you mean 'sift'",
-    ),
+    "another engine": ("fit VOTES --engine abacus", "unknown engine 'abacus'"),
+    "another method": ("fit VOTES --method shift", "did you mean 'sift'"),
     "a column that is not one of times": (
         "fit VOTES --time worker",
         "the column 'worker' is not one of times: 'x' is neither a number nor a date",

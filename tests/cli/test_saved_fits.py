@@ -50,10 +50,11 @@ def test_updates_at_the_same_time_are_all_kept(parts):
         (parts / f"new-{number}.csv").write_text(head + "".join(rows_of_one))
     words = [sys.executable, "-m", "crowdsift", "update", str(parts / "fit")]
     running = [
-        subprocess.Popen([*words, str(parts / f"new-{number}.csv")], stdout=subprocess.DEVNULL,
-                         stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*words, str(parts / f"new-{number}.csv")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         for number in range(3)
-    ]  # fmt: skip
+    ]
     messages = [each.communicate(timeout=120)[1] for each in running]
     assert [each.returncode for each in running] == [0, 0, 0], messages
     assert any("another run is writing there; waiting for it" in text for text in messages)
@@ -130,9 +131,9 @@ def test_pairs_are_asked_within_their_context():
     assert asked.second == [("q1", "b"), ("q2", "c")]  # unknown: kept as it is
     assert asked.worker == [7, None]
     long = "A reply of more than sixty characters, which a fit knows by its beginning and a hash."
-    assert read_pair_queries(
-        {"chosen": [long], "rejected": ["b"]}, [reply_label(long), "b"], []
-    ).first == [reply_label(long)]
+    assert read_pair_queries({"chosen": [long], "rejected": ["b"]}, [reply_label(long), "b"], []).first == [
+        reply_label(long)
+    ]
 
 
 def test_workers_without_capacities_are_a_list():
@@ -207,10 +208,7 @@ def test_pytorch_is_not_imported_where_no_gpu_can_be(monkeypatch):
 
 def test_an_engine_is_chosen_by_a_name_that_can_be():
     votes = crowdsift.simulate(5, 3, 50, seed=1).comparisons()
-    with (
-        pytest.raises(RequestError, match="chosen by its name"),
-        engines.opened_engine(7, votes, 1, "grid"),
-    ):
+    with pytest.raises(RequestError, match="chosen by its name"), engines.opened_engine(7, votes, 1, "grid"):
         pass
     with pytest.raises(RequestError, match="can only run complete fits"):
         engines.choose_engine("dask", votes)

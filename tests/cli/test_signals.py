@@ -98,27 +98,18 @@ program()
 
 
 @pytest.mark.parametrize(("name", "number"), [("open", 1), ("open", 2), ("mkdir", 1)])
-def test_a_signal_just_when_a_file_is_made_leaves_nothing(
-    tmp_path: Path, name: str, number: int
-) -> None:
+def test_a_signal_just_when_a_file_is_made_leaves_nothing(tmp_path: Path, name: str, number: int) -> None:
     """Python's own trial of the folder of temporary files, the draft of an output, our folder."""
     votes, spare, out = tmp_path / "v.csv", tmp_path / "tmp", tmp_path / "out"
     votes.write_text(HEADER + ROWS)
     spare.mkdir(), out.mkdir()
-    command = [
-        name,
-        str(number),
-        "fit",
-        str(votes),
-        "--method",
-        "bt",
-        "--table",
-        str(out / "t.csv"),
-    ]
+    command = [name, str(number), "fit", str(votes), "--method", "bt", "--table", str(out / "t.csv")]
     done = subprocess.run(
-        [sys.executable, "-c", AT_ONCE, *command], capture_output=True, text=True,
+        [sys.executable, "-c", AT_ONCE, *command],
+        capture_output=True,
+        text=True,
         env={**os.environ, "TMPDIR": str(spare), "OUT": str(out)},
-    )  # fmt: skip
+    )
     assert done.returncode == 130, done.stderr
     assert "nothing was written" in done.stderr
     assert [*spare.iterdir(), *out.iterdir()] == []
@@ -148,9 +139,8 @@ def test_a_signal_in_a_callback_of_a_library_ends_the_command(tmp_path: Path) ->
     votes, out = tmp_path / "v.csv", tmp_path / "out.csv"
     votes.write_text(HEADER + ROWS)
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_CALLBACK, "export", str(votes), "--out", str(out)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", IN_A_CALLBACK, "export", str(votes), "--out", str(out)], capture_output=True, text=True
+    )
     assert done.returncode == 130, done.stderr
     assert done.stderr.endswith("crowdsift: interrupted; nothing was written\n")
     assert not out.exists()
@@ -214,9 +204,7 @@ def test_spam_and_tables_under_a_plain_locale(tmp_path: Path) -> None:
     spam = ["spam", path, "--kind", "left", "--percent", "100", "--out", tmp_path / "s.csv"]
     for arguments in (["fit", path, "--method", "bt"], spam):
         done = subprocess.run(
-            [sys.executable, "-m", "crowdsift", *map(str, arguments)],
-            env=environment,
-            capture_output=True,
+            [sys.executable, "-m", "crowdsift", *map(str, arguments)], env=environment, capture_output=True
         )
         assert done.returncode == 0, done.stderr
         assert b"\x1b[31m" not in done.stdout + done.stderr

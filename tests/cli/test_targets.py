@@ -17,17 +17,51 @@ from crowdsift.cli.options import declared
 
 VOTES = "winner,loser,worker\n" + "a,b,x\nb,c,y\na,c,x\nc,a,y\n" * 5
 COMMANDS = {command.__name__: command for command, *_ in cli._COMMANDS}
-# Options whose text names no file. A new option with a text stands here, or says what it reads or
-# writes.
+# Options whose text names no file. A new option with a text stands here, or says what it reads or writes.
 NO_FILES = {
-    "address", "anchor", "by", "columns", "covariates", "dependent_by", "device", "dimensions",
-    "encoding", "pooling", "trusted", "worker_columns", "worker_from_path",
-    "engine", "experiment", "features", "flip", "format_", "goal", "host", "item_features_missing",
-    "kind", "memory", "method", "methods", "model", "price", "query",
-    "question", "redo", "reliability",
-    "scale", "scheduler", "settings", "time", "title", "to", "to_table", "unique", "unknown",
-    "values", "where",
-}  # fmt: skip
+    "address",
+    "anchor",
+    "by",
+    "columns",
+    "covariates",
+    "dependent_by",
+    "device",
+    "dimensions",
+    "encoding",
+    "pooling",
+    "trusted",
+    "worker_columns",
+    "worker_from_path",
+    "engine",
+    "experiment",
+    "features",
+    "flip",
+    "format_",
+    "goal",
+    "host",
+    "item_features_missing",
+    "kind",
+    "memory",
+    "method",
+    "methods",
+    "model",
+    "price",
+    "query",
+    "question",
+    "redo",
+    "reliability",
+    "scale",
+    "scheduler",
+    "settings",
+    "time",
+    "title",
+    "to",
+    "to_table",
+    "unique",
+    "unknown",
+    "values",
+    "where",
+}
 
 
 def kinds(hint) -> set:
@@ -64,9 +98,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "pairs.csv").write_text("first,second\na,b\n")
     with sqlite3.connect(tmp_path / "d.sqlite") as database:
         database.execute("CREATE TABLE votes (winner TEXT, loser TEXT, worker TEXT)")
-        database.executemany(
-            "INSERT INTO votes VALUES (?, ?, ?)", [("a", "b", "x"), ("b", "c", "x")]
-        )
+        database.executemany("INSERT INTO votes VALUES (?, ?, ?)", [("a", "b", "x"), ("b", "c", "x")])
     os.link("v.csv", "hard.csv")
     os.symlink("v.csv", "soft.csv")
     crowdsift.fit(tmp_path / "v.csv", "bt").save(tmp_path / "o")
@@ -161,14 +193,7 @@ def test_in_python_neither_bad_rows_nor_an_export_replace_what_is_read(place):
 def test_targets_that_cannot_be_written_are_refused_before_the_fit(run, place, monkeypatch):
     monkeypatch.setattr(crowdsift, "fit", None)  # nothing is fitted
     Path("file").touch()
-    for option in (
-        "--out",
-        "--report",
-        "--table",
-        "--mturk-review",
-        "--excel-safe",
-        "--checkpoint",
-    ):
+    for option in ("--out", "--report", "--table", "--mturk-review", "--excel-safe", "--checkpoint"):
         target = "file/x.csv" if option != "--table" else "file/x.md"
         status, _, err = run("fit", "v.csv", option, target)
         assert status == 1
@@ -181,14 +206,10 @@ def test_targets_that_cannot_be_written_are_refused_before_the_fit(run, place, m
 
 
 BATCH = "AssignmentId,WorkerId,AssignmentStatus,Input.a,Input.b,Answer.choice\n" + "".join(
-    f"id{i},W{i % 3},Submitted,{a},{b},{'AB'[i % 5 == 0]}\n"
-    for i, (a, b) in enumerate(["xy", "yz", "xz"] * 10)
+    f"id{i},W{i % 3},Submitted,{a},{b},{'AB'[i % 5 == 0]}\n" for i, (a, b) in enumerate(["xy", "yz", "xz"] * 10)
 )
 FAILING = {
-    "--mturk-review": (
-        "crowdsift.io.formats.platforms.csv.DictWriter",
-        OSError(28, "No space left"),
-    ),
+    "--mturk-review": ("crowdsift.io.formats.platforms.csv.DictWriter", OSError(28, "No space left")),
     "--excel-safe": ("crowdsift.results.leaderboard.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
     "--report": ("crowdsift.report.make_report", MemoryError()),
@@ -206,8 +227,13 @@ def test_one_output_that_fails_does_not_lose_the_others(run, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     Path("batch.csv").write_text(BATCH)
     monkeypatch.setattr(FAILING[option][0], fails)
-    outputs = {"--out": "fit", "--mturk-review": "review.csv", "--excel-safe": "sheets",
-               "--report": "report.html", "--table": "table.md"}  # fmt: skip
+    outputs = {
+        "--out": "fit",
+        "--mturk-review": "review.csv",
+        "--excel-safe": "sheets",
+        "--report": "report.html",
+        "--table": "table.md",
+    }
     words = [word for pair in outputs.items() for word in pair]
     status, out, err = run("fit", "batch.csv", *words, "--robustness", "--statistics", "--json")
     assert status == 1
@@ -229,10 +255,7 @@ def test_a_pipe_that_nobody_reads_does_not_hold_the_command(run, tmp_path, monke
     os.mkfifo("pipe")
     status, _, err = run("fit", "batch.csv", "--mturk-review", "pipe", "--out", "fit")
     assert status == 1
-    assert (
-        "--mturk-review: pipe: cannot be written: no process reads from this pipe"
-        in err.replace(f"{tmp_path}/", "")
-    )
+    assert "--mturk-review: pipe: cannot be written: no process reads from this pipe" in err.replace(f"{tmp_path}/", "")
     assert crowdsift.load("fit").summary["votes"] == 30
 
 
@@ -267,8 +290,7 @@ def test_every_command_that_reads_votes_reads_them_from_a_database(run, place):
         "simulate": ["--items", "4", "--comparisons", "20", "--like", "d.sqlite", "--out", "s"],
         "update": ["o", "d.sqlite"],
     }
-    read = {name.rstrip("_") for name, command in COMMANDS.items()
-            if {"votes", "like"} & set(declared(command))}  # fmt: skip
+    read = {name.rstrip("_") for name, command in COMMANDS.items() if {"votes", "like"} & set(declared(command))}
     assert read == set(commands)
     for name, words in commands.items():
         status, _, err = run(name, *words)

@@ -127,9 +127,7 @@ def limited() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(
-    "words", ["fit MANY --method bt --json", "next MANY --pairs 3000", "fit MANY --method bt"]
-)
+@pytest.mark.parametrize("words", ["fit MANY --method bt --json", "next MANY --pairs 3000", "fit MANY --method bt"])
 def test_a_full_disk_is_an_error(many, tmp_path, words, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered, "COLUMNS": "200"}
     target = tmp_path / "out"
@@ -138,7 +136,11 @@ def test_a_full_disk_is_an_error(many, tmp_path, words, unbuffered):
     with target.open("ab") as out:
         done = subprocess.run(
             [*COMMAND, *words.replace("MANY", str(many)).split()],
-            env=environment, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=limited,
-        )  # fmt: skip
+            env=environment,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limited,
+        )
     assert done.returncode == 1
     assert "cannot write the output: File too large" in done.stderr

@@ -19,9 +19,8 @@ def cluster():
     with warnings.catch_warnings(), dask.config.set(forked if os.name == "posix" else {}):
         warnings.simplefilter("ignore")
         made = distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
-            silence_logs=50,
-        )  # fmt: skip
+            n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=50
+        )
     # A worker that is away this long after one of its deaths is given up, also where it is being
     # started again after the next death.
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}):

@@ -26,18 +26,7 @@ from scenario_results import EXACT, Slack
 from strategies import comparisons
 
 from crowdsift import Comparisons, simulate
-from crowdsift.engines import (
-    CAPABILITIES,
-    ENGINES,
-    MAPS,
-    base,
-    dimensions,
-    fused,
-    grid,
-    kinds,
-    offers,
-    opened_engine,
-)
+from crowdsift.engines import CAPABILITIES, ENGINES, MAPS, base, dimensions, fused, grid, kinds, offers, opened_engine
 from crowdsift.engines.sharded import Form, attributes, sharded_engine, signature
 
 
@@ -57,9 +46,7 @@ class Variant(NamedTuple):
         if not self.shards:
             yield module.engine(votes, threads)
             return
-        yield sharded_engine(
-            votes, lambda part, shared: module.engine(part, threads, shared), self.shards
-        )
+        yield sharded_engine(votes, lambda part, shared: module.engine(part, threads, shared), self.shards)
 
     def options(self) -> dict[str, Any]:
         """Of an engine whose shards are elsewhere."""
@@ -78,9 +65,8 @@ def cluster() -> Any:
     from distributed import LocalCluster
 
     return LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0",
-        silence_logs=50,
-    )  # fmt: skip
+        n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0", silence_logs=50
+    )
 
 
 # "sharded" is made of others already; the reference by itself is what all are held against.
@@ -92,8 +78,7 @@ VARIANTS = [
     if (name, shards) != ("reference", 0)
 ]
 no_torch = pytest.mark.skipif(
-    find_spec("torch") is None or find_spec("triton") is None,
-    reason="PyTorch or Triton is not installed",
+    find_spec("torch") is None or find_spec("triton") is None, reason="PyTorch or Triton is not installed"
 )
 no_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
 MARKS: dict[str, Any] = {"torch": no_torch, "dask": no_dask}
@@ -154,11 +139,7 @@ def agree(title, engine, found, wanted):
     ours, theirs = (np.asarray(each.value, np.float64) for each in (found, wanted))
     size = np.abs(np.where(np.isfinite(theirs), theirs, 0.0)).max(initial=0.0)
     np.testing.assert_allclose(
-        ours,
-        theirs,
-        rtol=slack.relative,
-        atol=slack.absolute * (1.0 + size),
-        err_msg=f"{title}: {found.name}",
+        ours, theirs, rtol=slack.relative, atol=slack.absolute * (1.0 + size), err_msg=f"{title}: {found.name}"
     )
 
 
@@ -185,10 +166,13 @@ def few_votes(*, soft: bool) -> Comparisons:
     rng = np.random.default_rng(4)
     first = rng.integers(0, 5, 24)
     votes = Comparisons.from_arrays(
-        first, (first + rng.integers(1, 5, 24)) % 5, worker=rng.integers(0, 3, 24),
+        first,
+        (first + rng.integers(1, 5, 24)) % 5,
+        worker=rng.integers(0, 3, 24),
         outcome=rng.choice([0.0, 0.3 if soft else 0.5, 1.0], 24),
-        weight=rng.choice([1.0, 2.5], 24) if soft else None, sides_known=True,
-    )  # fmt: skip
+        weight=rng.choice([1.0, 2.5], 24) if soft else None,
+        sides_known=True,
+    )
     features = rng.choice([-1.0, 0.0, 1.0], (len(votes), 1)).astype(np.float32)
     return dataclasses.replace(votes, features=features, n_gold=1)
 
@@ -270,8 +254,7 @@ def protocols(*modules: Any) -> dict[str, type]:
 def members(protocol: type) -> set[str]:
     """Its passes, and what it holds."""
     parts = [part for part in protocol.__mro__ if getattr(part, "_is_protocol", False)]
-    passes = {name for part in parts for name, each in vars(part).items()
-              if inspect.isfunction(each)}  # fmt: skip
+    passes = {name for part in parts for name, each in vars(part).items() if inspect.isfunction(each)}
     return {name for name in passes if not name.startswith("_")} | set(attributes(protocol))
 
 

@@ -75,18 +75,16 @@ def test_fit_workers_refuses_what_is_not_finite(bad: float):
     scores[3] = bad
     with pytest.raises(ValueError, match="scores has an entry that is not finite"):
         made().likelihood.fit_workers(
-            "scaled-logit", scores, np.ones((WORKERS, 1)), centre=np.ones(1), penalty=1.0,
-            bounds=(-3.0, 3.0),
-        )  # fmt: skip
+            "scaled-logit", scores, np.ones((WORKERS, 1)), centre=np.ones(1), penalty=1.0, bounds=(-3.0, 3.0)
+        )
 
 
 @pytest.mark.parametrize("bad", [-np.inf, np.nan, -1.0])
 def test_fit_workers_refuses_a_penalty_for_which_no_step_is_short_enough(bad: float):
     with pytest.raises(ValueError, match="a penalty and a tolerance of at least 0"):
         made().likelihood.fit_workers(
-            "scaled-probit", np.zeros(ITEMS), np.ones((WORKERS, 1)), centre=np.ones(1), penalty=bad,
-            bounds=(-3.0, 3.0),
-        )  # fmt: skip
+            "scaled-probit", np.zeros(ITEMS), np.ones((WORKERS, 1)), centre=np.ones(1), penalty=bad, bounds=(-3.0, 3.0)
+        )
 
 
 def test_pairs_given_twice_add_up_in_a_factorisation():
@@ -171,8 +169,4 @@ def test_calls_out_of_order_are_refused_and_not_undefined():
 def test_shared_pairs_must_be_pairs_of_these_votes():
     votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
     with pytest.raises(ValueError, match="not compared"):
-        engine(
-            votes,
-            1,
-            SharedPairs(np.array([0], np.uint32), np.array([2], np.uint32), np.array([True])),
-        )
+        engine(votes, 1, SharedPairs(np.array([0], np.uint32), np.array([2], np.uint32), np.array([True])))

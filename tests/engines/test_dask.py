@@ -34,8 +34,8 @@ def votes():
 
 
 def scores(method, votes, address=None, shards=3, tolerance=1e-9, progress=None):
-    # bora-em takes hundreds of iterations; equal after some, it is equal. To the ends of all
-    # methods: python -m benchmarks.cluster equal.
+    # bora-em takes hundreds of iterations; equal after some, it is equal. To the ends of all methods: python -m
+    # benchmarks.cluster equal.
     given = {"accelerate": False, "most_iterations": 3} if method == "bora-em" else {}
     model = crowdsift.model(method, tolerance=tolerance, **given).relax(votes)[0]
     prepared = model.prepare(votes)
@@ -73,9 +73,7 @@ def test_killed_workers_change_nothing(votes, cluster):
     """
     model = crowdsift.model("sift", tolerance=1e-3)
     expected, whole = estimated(model, votes, cluster)
-    np.testing.assert_allclose(
-        np.frombuffer(expected), scores("sift", votes, tolerance=1e-3), atol=1e-6
-    )
+    np.testing.assert_allclose(np.frombuffer(expected), scores("sift", votes, tolerance=1e-3), atol=1e-6)
     killed = []
 
     def progress(number, measure):

@@ -34,8 +34,7 @@ def folder(tmp_path_factory):
     names = np.array([f"naïve '{j}'\n" if j % 2 else f"项目 {j}" for j in range(25)], object)
     busy = random.random(6000) < 1 / 3
     crowd = np.where(busy, "busy", [f"w;{s}" for s in random.integers(0, 40, 6000)]).astype(object)
-    rows = {"winner": names[np.where(wins, one, two)], "loser": names[np.where(wins, two, one)],
-            "worker": crowd}  # fmt: skip
+    rows = {"winner": names[np.where(wins, one, two)], "loser": names[np.where(wins, two, one)], "worker": crowd}
     for at, part in enumerate((slice(0, 100), slice(100, 4000), slice(4000, 6000), slice(0, 0))):
         with duckdb.connect() as connection:
             connection.register("given", {name: values[part] for name, values in rows.items()})
@@ -44,9 +43,7 @@ def folder(tmp_path_factory):
             select = "winner::VARCHAR AS winner, loser::VARCHAR AS loser, worker::VARCHAR AS worker"
             connection.register("one", {name: values[:1] for name, values in rows.items()})
             table = "one" if at == 3 else "given"
-            connection.execute(
-                f"COPY (SELECT {select} FROM {table} {limit}) TO '{path}' (FORMAT parquet)"
-            )
+            connection.execute(f"COPY (SELECT {select} FROM {table} {limit}) TO '{path}' (FORMAT parquet)")
     return str(folder)
 
 
@@ -88,14 +85,11 @@ def test_fits_are_those_of_one_machine(folder, cluster, method, kept, monkeypatc
     for table, names in (("item_table", ("score", "lower")), ("worker_table", ("comparisons",))):
         for name in names:
             np.testing.assert_allclose(
-                getattr(found, table)[name].astype(float),
-                getattr(expected, table)[name].astype(float), atol=10 * close,
-            )  # fmt: skip
+                getattr(found, table)[name].astype(float), getattr(expected, table)[name].astype(float), atol=10 * close
+            )
     assert found.summary["votes"] == expected.summary["votes"]
     if kept:
-        np.testing.assert_array_equal(
-            found.worker_table["agreement"], expected.worker_table["agreement"]
-        )
+        np.testing.assert_array_equal(found.worker_table["agreement"], expected.worker_table["agreement"])
 
 
 def test_a_worker_killed_while_reading_and_in_mid_fit(folder, cluster, monkeypatch):
@@ -127,8 +121,7 @@ def test_a_worker_killed_while_reading_and_in_mid_fit(folder, cluster, monkeypat
         if not killed:
             killed.append(kill(cluster, votes.elsewhere.workers[0]))
 
-    found = crowdsift.fit(votes, "bora-map", engine="dask", engine_options=options(cluster),
-                          progress=progress)  # fmt: skip
+    found = crowdsift.fit(votes, "bora-map", engine="dask", engine_options=options(cluster), progress=progress)
     assert killed
     np.testing.assert_allclose(found.item_table["score"], expected.item_table["score"], atol=1e-8)
     # No file is read again that has no vote of the shard: the empty one, and some the first.
@@ -185,14 +178,11 @@ def test_bad_input(folder, cluster, tmp_path):
     with pytest.raises(InputError, match="workers see no Parquet file"):
         read(str(tmp_path / "none-*.parquet"), cluster)
     with pytest.raises(RequestError, match="without where"):
-        read_by_engine(
-            "dask", "s3://bucket/x.parquet", ReadOptions(where="a > 1"), options(cluster)
-        )
+        read_by_engine("dask", "s3://bucket/x.parquet", ReadOptions(where="a > 1"), options(cluster))
     with pytest.raises(RequestError, match="cannot be opened by the workers"):
         read("nosuch://bucket/x.parquet", cluster)
     with pytest.raises(RequestError, match="needs all votes in one place"):
-        crowdsift.fit(read(folder, cluster), "rank-centrality", engine="dask",
-                      engine_options=options(cluster))  # fmt: skip
+        crowdsift.fit(read(folder, cluster), "rank-centrality", engine="dask", engine_options=options(cluster))
 
 
 def test_files_that_are_no_files_here(folder):

@@ -84,8 +84,7 @@ def cluster(places, port=8786):
         at = f"tcp://{places[0][1]}:{port}"
         start(places[0], "distributed.cli.dask_scheduler", "--port", str(port))
         for place in places[1:]:
-            start(place, "distributed.cli.dask_worker", at, "--no-nanny", "--nthreads", "1",
-                  "--memory-limit", "0")  # fmt: skip
+            start(place, "distributed.cli.dask_worker", at, "--no-nanny", "--nthreads", "1", "--memory-limit", "0")
         from distributed import Client
 
         with Client(at, timeout=30, set_as_default=False) as client:

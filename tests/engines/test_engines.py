@@ -119,8 +119,7 @@ def test_gradients_and_second_derivatives_by_finite_differences(case):
         ((0.0, u), np.einsum("sjk,sk->sj", at.blocks, u), "workers"),
     ):
         ahead, back = (
-            getattr(passes.derivatives(name, scores + s * move[0], theta + s * move[1]), field)
-            for s in (step, -step)
+            getattr(passes.derivatives(name, scores + s * move[0], theta + s * move[1]), field) for s in (step, -step)
         )
         np.testing.assert_allclose(product, -(ahead - back) / (2 * step), atol=1e-5 * size)
 

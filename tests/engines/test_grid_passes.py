@@ -20,12 +20,7 @@ from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.numeric.distributions import deposit
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.summaries import quantiles
-from crowdsift.solvers.ep.workers import (
-    WorkerPrior,
-    gaussian_on,
-    power_grid,
-    worker_types,
-)
+from crowdsift.solvers.ep.workers import WorkerPrior, gaussian_on, power_grid, worker_types
 
 
 def started(engine, levels, prior, means, *, clip=True, types=RELIABILITY_ONLY, side=SIDE):
@@ -101,9 +96,7 @@ def test_a_held_scale_is_in_the_system(name, factor, effect):
     np.testing.assert_allclose(held.variance, pairs.variance / factor**2, rtol=1e-5)
     after = sites.system(sites.pair_sums(), effect / factor**2)
     np.testing.assert_allclose(after.rhs, factor * rhs, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        after.laplacian.multiply(v), factor**2 * product, rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(after.laplacian.multiply(v), factor**2 * product, rtol=1e-5, atol=1e-5)
 
 
 @given(comparisons(), vectors(6))
@@ -170,9 +163,7 @@ def test_masses_shared_by_neighbours_keep_sum_and_mean():
 
 @pytest.mark.parametrize("name", ["cpu", "reference"])
 def test_belief_propagation_is_exact_on_a_tree_and_close_on_a_random_graph(name):
-    chain = Comparisons.from_arrays(
-        np.arange(60), np.arange(1, 61), worker=np.arange(60) % 7, outcome=np.ones(60)
-    )
+    chain = Comparisons.from_arrays(np.arange(60), np.arange(1, 61), worker=np.arange(60) % 7, outcome=np.ones(60))
     random = simulate(300, 50, 1500, seed=3).comparisons()
     for votes, slack in ((chain, 1e-4), (random, 0.02)):
         engine = choose_engine(name, votes, 1)
@@ -210,11 +201,7 @@ def test_variances_of_pairs_are_those_of_the_inverse(votes, seed):
         S = np.linalg.inv(dense)
         np.testing.assert_allclose(found.items, np.diag(S), rtol=1e-6)
         result = sites.pair_posteriors(np.zeros(k))
-        expected = (
-            np.diag(S)[result.first]
-            + np.diag(S)[result.second]
-            - 2 * S[result.first, result.second]
-        )
+        expected = np.diag(S)[result.first] + np.diag(S)[result.second] - 2 * S[result.first, result.second]
         np.testing.assert_allclose(result.variance, expected, rtol=1e-5)
         assert found.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-8)
 
@@ -232,9 +219,12 @@ def test_quantiles_of_a_fine_gaussian():
 @pytest.mark.parametrize("name", ["cpu", "reference"])
 def test_workers_without_votes_keep_the_prior(name):
     votes = Comparisons.from_codes(
-        np.array([0], np.uint32), np.array([1], np.uint32), worker=np.array([1], np.uint32),
-        items=np.array(["a", "b"], object), workers=np.array(["none", "one", "too"], object),
-    )  # fmt: skip
+        np.array([0], np.uint32),
+        np.array([1], np.uint32),
+        worker=np.array([1], np.uint32),
+        items=np.array(["a", "b"], object),
+        workers=np.array(["none", "one", "too"], object),
+    )
     levels = power_grid(9)
     prior = np.arange(1.0, 10.0) / 45.0
     sites = started(choose_engine(name, votes, 1), levels, prior, np.zeros(2))

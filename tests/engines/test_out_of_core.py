@@ -93,9 +93,7 @@ def test_large_arrays_are_in_files(many):
     assert evict() >= 4 * len(many)
     expected = cpu.engine(many, 1).slopes.profile(scores, slopes)
     vector = np.sin(np.arange(2000.0))
-    np.testing.assert_allclose(
-        at.hessian.multiply(vector), expected.hessian.multiply(vector), rtol=1e-6, atol=1e-6
-    )
+    np.testing.assert_allclose(at.hessian.multiply(vector), expected.hessian.multiply(vector), rtol=1e-6, atol=1e-6)
     made.close()
     del at, made, expected
     gc.collect()
@@ -105,8 +103,7 @@ def test_large_arrays_are_in_files(many):
 def resident(votes):
     """Bytes of the votes' files that are in the memory of this process."""
     begins = {
-        column.__array_interface__["data"][0]
-        for column in (votes.first, votes.second, votes.outcome, votes.weight)
+        column.__array_interface__["data"][0] for column in (votes.first, votes.second, votes.outcome, votes.weight)
     }
     found = 0
     for part in Path("/proc/self/smaps").read_text().split("\nVmFlags")[:-1]:
@@ -171,14 +168,10 @@ def test_a_full_disk_is_an_error(many, files, tmp_path, monkeypatch):
 
 def test_bad_input(files, tmp_path):
     bad = tmp_path / "bad.parquet"
-    duckdb.sql("SELECT 'a' AS winner, 'a' AS loser, 'w' AS worker FROM range(100)").write_parquet(
-        str(bad)
-    )
+    duckdb.sql("SELECT 'a' AS winner, 'a' AS loser, 'w' AS worker FROM range(100)").write_parquet(str(bad))
     with pytest.raises(InputError, match=r"bad\.parquet.*100 rows compare an item with itself"):
         crowdsift.read(bad, memory="1kB")
-    duckdb.sql("SELECT NULL::VARCHAR AS winner, 'a' AS loser, 'w' AS worker").write_parquet(
-        str(bad)
-    )
+    duckdb.sql("SELECT NULL::VARCHAR AS winner, 'a' AS loser, 'w' AS worker").write_parquet(str(bad))
     with pytest.raises(InputError, match="1 rows have an empty label"):
         crowdsift.read(bad, memory="1B")
     content = bytearray(bad.read_bytes())
@@ -193,9 +186,23 @@ def test_bad_input(files, tmp_path):
 def test_by_the_command_line(files, tmp_path):
     page = tmp_path / "report.html"
     done = subprocess.run(
-        [sys.executable, "-m", "crowdsift", "fit", files, "--method", "bora-map", "--memory", "2MB",
-         "--json", "--report", str(page)], capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "crowdsift",
+            "fit",
+            files,
+            "--method",
+            "bora-map",
+            "--memory",
+            "2MB",
+            "--json",
+            "--report",
+            str(page),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "stay in files" in page.read_text()  # what would need all votes at once is left out
     fit = crowdsift.fit(files, method="bora-map")
@@ -213,9 +220,7 @@ def peak_of(*arguments: str) -> tuple[int, str, float]:
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); "
         "sys.stderr.write(done.stderr); sys.exit(done.returncode)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     return done.returncode, done.stderr, int(done.stdout) * 1024 / 1e6
 
 
@@ -234,8 +239,9 @@ def test_memory_counts_arrays_over_pairs(tmp_path: Path) -> None:
     assert status == 1
     assert "--memory allows 50 MB. Give --memory 161MB" in said
     assert peak < 50 + PROGRAM
-    status, _, peak = peak_of("fit", path, "--memory", "50MB", "--method", "bora-map", "--quiet",
-                              "--set", "most_iterations=2")  # fmt: skip
+    status, _, peak = peak_of(
+        "fit", path, "--memory", "50MB", "--method", "bora-map", "--quiet", "--set", "most_iterations=2"
+    )
     assert status == 0
     assert peak < 50 + PROGRAM
 

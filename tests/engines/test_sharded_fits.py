@@ -34,14 +34,7 @@ def test_scores_are_those_of_one_engine(name, method, data_dir):
 @pytest.mark.parametrize("name", ["passage", "llmfao", "faceage_subset"])
 def test_sift_in_shards(name, data_dir):
     """Sites are in single precision: scores agree to 1e-6."""
-    assert (
-        max(
-            differences(
-                "sift", real_votes(name, data_dir), (2,) if name == "faceage_subset" else (2, 5)
-            )
-        )
-        <= 1e-6
-    )
+    assert max(differences("sift", real_votes(name, data_dir), (2,) if name == "faceage_subset" else (2, 5))) <= 1e-6
 
 
 def test_sift_in_shards_where_variances_are_by_belief_propagation():

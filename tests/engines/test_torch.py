@@ -97,11 +97,12 @@ def test_the_engine_says_what_it_is():
         ("gpu", "no device 'gpu'"),
         ("meta", "runs on cuda devices, not on 'meta'"),
         pytest.param(
-            "cuda:0", "device 'cuda:0' cannot be used: PyTorch .* finds no CUDA device",
+            "cuda:0",
+            "device 'cuda:0' cannot be used: PyTorch .* finds no CUDA device",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
     ],
-)  # fmt: skip
+)
 def test_devices_that_are_not_there(device, message):
     from crowdsift.engines.torch import engine
 
@@ -263,8 +264,11 @@ except crowdsift.RequestError as error:
 """
     run = subprocess.run(
         [sys.executable, "-c", program],
-        capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(SOURCE), "PATH": ""},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PYTHONPATH": str(SOURCE), "PATH": ""},
+    )
     assert "crowdsift[gpu]" in run.stdout, run.stderr
 
 
@@ -278,9 +282,7 @@ def test_workers_at_scores_beyond_all_numbers_stay_where_they_are():
     ours, theirs = (required(choose_engine(name, given).likelihood) for name in ("torch", "cpu"))
     far = np.linspace(-1.0, 1.0, 6) * 1e200
     found = ours.fit_workers("led-logit", far, theta, **rest)
-    np.testing.assert_allclose(
-        found, theirs.fit_workers("led-logit", far, theta, **rest), atol=1e-6
-    )
+    np.testing.assert_allclose(found, theirs.fit_workers("led-logit", far, theta, **rest), atol=1e-6)
     nowhere = ours.fit_workers("led-logit", np.full(6, np.nan), theta, **rest)
     np.testing.assert_array_equal(nowhere, theta)
 

@@ -32,9 +32,12 @@ def test_kernels(monkeypatch, shape, points):
     rng = np.random.default_rng(10 + shape)
     first = rng.integers(0, 9, 60)
     votes = Comparisons.from_arrays(
-        first, (first + rng.integers(1, 9, 60)) % 9, worker=rng.integers(0, 4, 60) ** 2 // 4,
-        outcome=rng.choice([0.0, 0.5, 1.0], 60, p=[0.3, 0.2, 0.5]), sides_known=True,
-    )  # fmt: skip
+        first,
+        (first + rng.integers(1, 9, 60)) % 9,
+        worker=rng.integers(0, 4, 60) ** 2 // 4,
+        outcome=rng.choice([0.0, 0.5, 1.0], 60, p=[0.3, 0.2, 0.5]),
+        sides_known=True,
+    )
     assert np.diff(votes.offsets).max() > 16 > np.diff(votes.offsets).min()
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))

@@ -47,7 +47,7 @@ def there(x: np.ndarray) -> DeviceVector:
         lambda x, y: x[:, None] * y,
         lambda x, y: np.add.reduce(x),
     ],
-)  # fmt: skip
+)
 def test_as_arrays(work):
     wanted = work(A.copy(), B.copy())
     for x, y in ((there(A), there(B)), (there(A), B.copy()), (A.copy(), there(B))):

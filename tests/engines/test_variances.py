@@ -47,8 +47,9 @@ def test_variances_are_within_five_percent(design):
     engine = choose_engine("cpu", votes, 1)
     sites = engine.grid.sites(RELIABILITY_ONLY, 2.0)
     # everyone of reliability 1, so that precisions of sites are positive
-    sites.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0,
-                 clip=True, side=SidePrior())  # fmt: skip
+    sites.update(
+        np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0, clip=True, side=SidePrior()
+    )
     laplacian = sites.system(sites.pair_sums()).laplacian
     exact = Factorisation(engine)
     found = exact.variances(sites, laplacian, exact=True)
@@ -82,8 +83,14 @@ def test_messages_go_on_where_they_were():
     votes = simulate(40, 9, 120, seed=3).comparisons()
     engine = choose_engine("reference", votes, 1)
     inner = engine.grid.sites(RELIABILITY_ONLY, 2.0)
-    inner.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(votes.n_items),
-                 damping=1.0, clip=True, side=SidePrior())  # fmt: skip
+    inner.update(
+        np.array([0.5, 1.0]),
+        np.array([0, 0, 0, 0, 1.0]),
+        np.zeros(votes.n_items),
+        damping=1.0,
+        clip=True,
+        side=SidePrior(),
+    )
     laplacian = inner.system(inner.pair_sums()).laplacian
     sites = Counted(inner)
     first, messages = loopy_bp(sites, laplacian, None)
@@ -114,8 +121,9 @@ def test_messages_go_on_where_they_were():
 def test_messages_on_a_chain_are_exact_with_any_shift(name, shift):
     votes = Comparisons.from_arrays(np.arange(9), np.arange(1, 10), worker=np.zeros(9, int))
     sites = choose_engine(name, votes, 1).grid.sites(RELIABILITY_ONLY, 2.0)
-    sites.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(10),
-                 damping=1.0, clip=True, side=SidePrior())  # fmt: skip
+    sites.update(
+        np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(10), damping=1.0, clip=True, side=SidePrior()
+    )
     laplacian = sites.system(sites.pair_sums()).laplacian
     found, _ = loopy_bp(sites, laplacian, None, shift=shift)
     dense = np.stack([laplacian.multiply(unit) for unit in np.eye(10)]) + shift * np.eye(10)
@@ -138,9 +146,13 @@ def test_where_there_is_no_proper_gaussian_nothing_is_kept(improper, sums, last,
 
     def propagate(precision, settled, *, fresh=False, last=False):
         return SimpleNamespace(
-            improper=at_the_end if last else improper, unsettled=0, sums=np.full(3, sums),
-            shared=np.ones(2), log_determinant=0.7, degrees=np.array([1.0, 2.0, 1.0]),
-        )  # fmt: skip
+            improper=at_the_end if last else improper,
+            unsettled=0,
+            sums=np.full(3, sums),
+            shared=np.ones(2),
+            log_determinant=0.7,
+            degrees=np.array([1.0, 2.0, 1.0]),
+        )
 
     at_the_end = last
     sites = SimpleNamespace(propagate=propagate, set_pair_variances=lambda **named: kept.append(1))

@@ -31,10 +31,7 @@ def test_an_item_is_a_pair_of_context_and_label():
     }
     rows = zip(*(TABLE[name] for name in ("topic", "winner", "loser", "worker")), strict=True)
     assert result == set(rows)
-    assert all(
-        votes.items[f][0] == votes.items[s][0]
-        for f, s in zip(votes.first, votes.second, strict=True)
-    )
+    assert all(votes.items[f][0] == votes.items[s][0] for f, s in zip(votes.first, votes.second, strict=True))
 
 
 @pytest.mark.parametrize("method", MODELS)
@@ -74,14 +71,21 @@ def test_a_context_is_the_same_as_labels_that_hold_it():
     names = [votes.items[codes] for codes in (votes.first, votes.second)]
     crowd = votes.workers[votes.worker_codes()]
     apart = crowdsift.fit(
-        {"first": names[0], "second": names[1], "outcome": votes.outcome, "worker": crowd,
-         "weight": votes.weight, "topic": topic}, by="topic", pooling="none",
-    )  # fmt: skip
+        {
+            "first": names[0],
+            "second": names[1],
+            "outcome": votes.outcome,
+            "worker": crowd,
+            "weight": votes.weight,
+            "topic": topic,
+        },
+        by="topic",
+        pooling="none",
+    )
     named = [[f"{t}/{i}" for t, i in zip(topic, side, strict=True)] for side in names]
     joined = crowdsift.fit(
-        {"first": named[0], "second": named[1], "outcome": votes.outcome, "worker": crowd,
-         "weight": votes.weight},
-    )  # fmt: skip
+        {"first": named[0], "second": named[1], "outcome": votes.outcome, "worker": crowd, "weight": votes.weight}
+    )
     np.testing.assert_array_equal(apart.items["score"], joined.items["score"])
     assert [f"{t}/{i}" for t, i in apart.labels] == joined.labels
     np.testing.assert_array_equal(apart.workers["reliability"], joined.workers["reliability"])
@@ -235,8 +239,7 @@ def test_several_columns_are_kept_updated_and_asked_for(tmp_path):
     back = crowdsift.load(tmp_path)
     assert (back.labels, back.by) == (fit.labels, ("language", "turn"))
     assert back.votes.items.tolist() == fit.votes.items.tolist()
-    new = {"first": ["m1"], "second": ["m0"], "outcome": [1.0], "worker": ["w1"],
-           "language": ["en"], "turn": [2]}  # fmt: skip
+    new = {"first": ["m1"], "second": ["m0"], "outcome": [1.0], "worker": ["w1"], "language": ["en"], "turn": [2]}
     assert back.update(new).summary["votes"] == fit.summary["votes"] + 1
     assert "| language | turn | rank |" in fit.leaderboard()
     assert fit.joint()["turn"].tolist() == fit.items["turn"].tolist()
@@ -261,8 +264,7 @@ def test_the_overall_ranking_is_that_of_the_votes_without_contexts(tmp_path):
     np.testing.assert_allclose(back.overall["score"], whole.items["score"])
     standard = crowdsift.fit(rows).items["score"]
     np.testing.assert_allclose(back.on_scale("standard").overall["score"], standard)
-    np.testing.assert_allclose(back.on_scale("winrate").overall["score"],
-                               whole.on_scale("winrate").items["score"])  # fmt: skip
+    np.testing.assert_allclose(back.on_scale("winrate").overall["score"], whole.on_scale("winrate").items["score"])
 
 
 def test_no_overall_ranking_where_it_would_say_nothing():
@@ -276,8 +278,7 @@ def test_no_overall_ranking_where_it_would_say_nothing():
 
 
 def test_gold_that_contexts_contradict_is_left_out_of_the_overall_ranking():
-    gold = {"winner": ["m6", "m0", "m5"], "loser": ["m0", "m6", "m1"],
-            "language": ["en", "de", "en"]}  # fmt: skip
+    gold = {"winner": ["m6", "m0", "m5"], "loser": ["m0", "m6", "m1"], "language": ["en", "de", "en"]}
     rows = _arena()
     fit = crowdsift.fit(rows, by="language", pooling="none", gold=gold)
     whole = crowdsift.fit(rows, gold={"winner": ["m5"], "loser": ["m1"]})

@@ -47,9 +47,7 @@ def test_every_method_goes_on(method, votes, tmp_path, monkeypatch):
     assert found.summary["iterations"] <= whole.summary["iterations"]
     close = {"sift": 1e-3, "bora-em": 1e-3}.get(method, 1e-5)  # tolerances of 1e-5 and 1e-6
     for table, name in (("item_table", "score"), ("worker_table", "reliability")):
-        np.testing.assert_allclose(
-            getattr(found, table)[name], getattr(whole, table)[name], atol=close
-        )
+        np.testing.assert_allclose(getattr(found, table)[name], getattr(whole, table)[name], atol=close)
 
 
 def test_sift_starts_over_while_starts_are_tried(votes, tmp_path, monkeypatch):
@@ -81,9 +79,11 @@ def test_files_are_written_while_a_fit_runs(votes, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
     seen = []
     crowdsift.fit(
-        votes, "bora-map", engine_options={"checkpoint": str(tmp_path / "a" / "b")},
+        votes,
+        "bora-map",
+        engine_options={"checkpoint": str(tmp_path / "a" / "b")},
         progress=lambda number, measure: seen.append((tmp_path / "a/b" / checkpoint.NAME).exists()),
-    )  # fmt: skip
+    )
     assert seen
     assert all(seen)
 
@@ -92,8 +92,7 @@ def test_a_checkpoint_of_other_gold_is_refused(votes, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
     gold = {"winner": [votes.items[0]], "loser": [votes.items[1]]}
     with pytest.raises(ResourceError, match="is gone"):
-        crowdsift.fit(votes, "bora-em", gold=gold, engine_options={"checkpoint": tmp_path},
-                      progress=cut_after(2))  # fmt: skip
+        crowdsift.fit(votes, "bora-em", gold=gold, engine_options={"checkpoint": tmp_path}, progress=cut_after(2))
     with pytest.raises(RequestError, match="another set of gold pairs"):
         crowdsift.fit(votes, "bora-em", start=tmp_path)
     assert crowdsift.fit(votes, "bora-em", gold=gold, start=tmp_path).converged

@@ -21,20 +21,13 @@ from crowdsift.fitting.estimate import without_gold
 from crowdsift.io.items import read_gold
 from crowdsift.models import MODELS, Sift, model
 from crowdsift.models.base import mirror, sign_log_odds
-from crowdsift.results.sign import (
-    Agreement,
-    gold_needed,
-    order_probability,
-    signed_without_each,
-)
+from crowdsift.results.sign import Agreement, gold_needed, order_probability, signed_without_each
 
 FREE = [name for name, kind in MODELS.items() if kind.free_sign]
 
 
 def crowd(low: float, high: float, seed: int = 4):
-    return crowdsift.simulate(
-        items=20, workers=30, comparisons=3000, reliability=(low, high), seed=seed
-    )
+    return crowdsift.simulate(items=20, workers=30, comparisons=3000, reliability=(low, high), seed=seed)
 
 
 def true_pairs(drawn, count: int = 5):
@@ -95,14 +88,10 @@ def test_turned_by_gold_is_the_mirror_image(name):
     np.testing.assert_array_equal(turned.scores_of(drawn.items), -plain.scores_of(drawn.items))
     level = 0.5 if name == "crowd-bt" else 0.0
     for one, other in (("reliability", "reliability"), ("lower", "upper"), ("upper", "lower")):
-        np.testing.assert_allclose(
-            turned.workers[one], 2 * level - plain.workers[other], atol=1e-12
-        )
+        np.testing.assert_allclose(turned.workers[one], 2 * level - plain.workers[other], atol=1e-12)
     first, second = drawn.items[:2]
     worker = plain.workers["worker"][3]
-    assert turned.predict(first, second, worker) == pytest.approx(
-        plain.predict(first, second, worker)
-    )
+    assert turned.predict(first, second, worker) == pytest.approx(plain.predict(first, second, worker))
     assert turned.better(first, second) == pytest.approx(1 - plain.better(first, second))
 
 
@@ -177,9 +166,12 @@ def test_each_pair_has_the_sign_that_the_others_give(values):
 
 def test_votes_of_every_worker_on_gold_pairs_are_counted():
     data = Comparisons.from_arrays(
-        ["a", "b", "a", "c", "a"], ["b", "a", "b", "a", "d"],
-        outcome=[1.0, 1.0, 0.5, 1.0, 1.0], weight=[3, 1, 2, 1, 1], worker=["x", "x", "y", "z", "z"],
-    )  # fmt: skip
+        ["a", "b", "a", "c", "a"],
+        ["b", "a", "b", "a", "d"],
+        outcome=[1.0, 1.0, 0.5, 1.0, 1.0],
+        weight=[3, 1, 2, 1, 1],
+        worker=["x", "x", "y", "z", "z"],
+    )
     fit = crowdsift.fit(data, "bora-map", gold={"winner": ["a", "c"], "loser": ["b", "a"]})
     assert fit.workers["gold_votes"].tolist() == [4, 2, 1]
     np.testing.assert_allclose(fit.workers["gold_agreement"], [0.75, 0.5, 1.0])
@@ -293,13 +285,10 @@ def test_a_cycle_is_told_in_its_direction():
 @given(st.permutations(range(6)), st.data())
 def test_gold_of_any_order_is_accepted(order, data):
     pairs = data.draw(
-        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda p: p[0] < p[1]),
-                 min_size=1)
-    )  # fmt: skip
-    chain = Comparisons.from_arrays(list(range(5)), list(range(1, 6)))
-    gold = read_gold(
-        {"winner": [order[a] for a, _ in pairs], "loser": [order[b] for _, b in pairs]}, chain
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda p: p[0] < p[1]), min_size=1)
     )
+    chain = Comparisons.from_arrays(list(range(5)), list(range(1, 6)))
+    gold = read_gold({"winner": [order[a] for a, _ in pairs], "loser": [order[b] for _, b in pairs]}, chain)
     assert len(gold) == len(set(pairs))
     position = np.argsort(order)
     assert (position[gold.winner] < position[gold.loser]).all()
@@ -368,9 +357,7 @@ def test_a_clear_majority_is_not_warned_of():
 
 def test_the_number_of_gold_pairs_named_settles_the_sign():
     """Random pairs of known order, as many as asked for, turn the scores right in 95 % of draws."""
-    drawn = crowdsift.simulate(
-        items=15, workers=40, comparisons=400, reliability=(-1.0, 1.0), seed=3
-    )
+    drawn = crowdsift.simulate(items=15, workers=40, comparisons=400, reliability=(-1.0, 1.0), seed=3)
     with pytest.warns(crowdsift.SignWarning):
         result = crowdsift.fit(drawn.comparisons(), "sift")
     n = result.summary["gold_needed"]
@@ -395,10 +382,8 @@ def test_the_command_takes_gold(tmp_path, monkeypatch, capsys):
     gold.write_text("\n".join(["winner,loser", *rows]))
     out = tmp_path / "out"
     monkeypatch.setattr(
-        sys, "argv",
-        ["crowdsift", "fit", str(tmp_path / "crowd" / "votes.csv"), "--gold", str(gold),
-         "--out", str(out)],
-    )  # fmt: skip
+        sys, "argv", ["crowdsift", "fit", str(tmp_path / "crowd" / "votes.csv"), "--gold", str(gold), "--out", str(out)]
+    )
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert not stop.value.code

@@ -15,11 +15,7 @@ from crowdsift.votes.graph import folds
 def rows_of(votes):
     """Votes as a multiset."""
     keys = zip(
-        votes.worker_codes().tolist(),
-        votes.first.tolist(),
-        votes.second.tolist(),
-        votes.outcome.tolist(),
-        strict=True,
+        votes.worker_codes().tolist(), votes.first.tolist(), votes.second.tolist(), votes.outcome.tolist(), strict=True
     )
     return dict(zip(keys, votes.weight.tolist(), strict=True))
 
@@ -42,9 +38,7 @@ def test_folds_part_the_votes():
 
 
 def test_fractional_weights_stay_whole():
-    votes = Comparisons.from_arrays(
-        ["a", "b", "c"], ["b", "c", "a"], worker=["w"] * 3, weight=[2.5, 1.5, 3.0]
-    )
+    votes = Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "a"], worker=["w"] * 3, weight=[2.5, 1.5, 3.0])
     left_out = [part for _, part in folds(votes, 2, seed=0)]
     weights = sorted(w for part in left_out for w in part.weight.tolist() if w != int(w))
     assert weights == [1.5, 2.5]

@@ -23,9 +23,7 @@ def rows_in_contexts(
     """Votes in contexts whose scores deviate from common ones, and the scores by context."""
     rng = np.random.default_rng(seed)
     scores = rng.normal(0, 1, items) + rng.normal(0, deviation, (contexts, items))
-    rows: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "outcome", "worker", "topic")
-    }
+    rows: dict[str, list[Any]] = {name: [] for name in ("first", "second", "outcome", "worker", "topic")}
     for context in range(contexts):
         for _ in range(votes):
             i, j = rng.choice(items, 2, replace=False)
@@ -158,8 +156,7 @@ def test_overall_is_the_common_ranking_of_the_same_fit(tmp_path):
     fit = crowdsift.fit(rows, by="topic")
     assert fit.summary["overall"]["evidence"] == fit.summary["evidence"]
     assert fit.overall["item"].tolist() != []
-    mean = {item: np.mean([fit.scores_of([(f"t{c}", item)])[0] for c in range(4)])
-            for item in fit.overall["item"]}  # fmt: skip
+    mean = {item: np.mean([fit.scores_of([(f"t{c}", item)])[0] for c in range(4)]) for item in fit.overall["item"]}
     assert np.corrcoef(fit.overall["score"], list(mean.values()))[0, 1] > 0.99
     fit.save(tmp_path)
     back = crowdsift.load(tmp_path)
@@ -170,9 +167,7 @@ def test_overall_is_the_common_ranking_of_the_same_fit(tmp_path):
     )
     new = {"first": ["i0"], "second": ["i1"], "outcome": [1.0], "worker": ["w1"], "topic": ["t0"]}
     later = back.update(new)
-    assert later.summary["context_deviation"] == pytest.approx(
-        fit.summary["context_deviation"], rel=0.2
-    )
+    assert later.summary["context_deviation"] == pytest.approx(fit.summary["context_deviation"], rel=0.2)
     assert later.parameters["pooling"] == "auto"
     kept = crowdsift.fit(rows, by="topic", pooling="none").update(new)
     assert kept.parameters["pooling"] == "none"
@@ -181,9 +176,12 @@ def test_overall_is_the_common_ranking_of_the_same_fit(tmp_path):
 
 def test_other_contexts_connect_islands():
     """Votes on a and b, and on c and d, are two islands; another context says how they compare."""
-    rows = {"winner": ["a", "c"] * 9 + ["a", "b", "c"] * 9, "worker": ["v", "w", "u"] * 15,
-            "loser": ["b", "d"] * 9 + ["b", "c", "d"] * 9, "topic": ["x"] * 18 + ["y"] * 27,
-            }  # fmt: skip
+    rows = {
+        "winner": ["a", "c"] * 9 + ["a", "b", "c"] * 9,
+        "worker": ["v", "w", "u"] * 15,
+        "loser": ["b", "d"] * 9 + ["b", "c", "d"] * 9,
+        "topic": ["x"] * 18 + ["y"] * 27,
+    }
     alone = crowdsift.fit(rows, by="topic", pooling="none")
     assert alone.summary["components"] == 3
     fit = crowdsift.fit(rows, by="topic")
@@ -224,9 +222,8 @@ def test_other_engines_pool_alike(engine):
     there = crowdsift.fit(votes, engine=engine, engine_options=options)
     np.testing.assert_allclose(there.scores_of(here.labels), here.items["score"], atol=1e-3)
     np.testing.assert_allclose(
-        there.overall_ranking.scores_of(here.overall_ranking.labels),
-        here.overall_ranking.items["score"], atol=1e-3,
-    )  # fmt: skip
+        there.overall_ranking.scores_of(here.overall_ranking.labels), here.overall_ranking.items["score"], atol=1e-3
+    )
 
 
 def test_pooling_that_would_be_ignored_is_refused(tmp_path, capsys, monkeypatch):

@@ -23,8 +23,10 @@ def drawn_panel(seed: int = 0, people: int = 400) -> tuple[dict[str, list[Any]],
     bias[0] = BIAS
     rows: dict[str, list[Any]] = {n: [] for n in ("left", "right", "winner", "worker", "panel")}
     for panel, worker, count, slope in (
-        ("human", "p", people, 1.0), ("llm", "gpt", 2500, 1.5), ("llm", "claude", 2500, 0.8)
-    ):  # fmt: skip
+        ("human", "p", people, 1.0),
+        ("llm", "gpt", 2500, 1.5),
+        ("llm", "claude", 2500, 0.8),
+    ):
         for _ in range(count):
             i, j = rng.choice(ITEMS, 2, replace=False)
             d = quality[i] - quality[j] + (bias[i] - bias[j]) * (panel == "llm")
@@ -92,8 +94,7 @@ def test_a_trusted_fit_is_saved_loaded_and_updated(fitted, tmp_path):
     for name in fit.panel_bias:
         assert list(back.panel_bias[name]) == pytest.approx(list(fit.panel_bias[name]))
     assert back.votes.panels == fit.votes.panels
-    np.testing.assert_allclose(back.on_scale("logit").items["score"],
-                               fit.on_scale("logit").items["score"])  # fmt: skip
+    np.testing.assert_allclose(back.on_scale("logit").items["score"], fit.on_scale("logit").items["score"])
     new = {name: column[:1] for name, column in rows.items()}
     new["worker"] = ["somebody"]
     later = back.update(new)
@@ -212,9 +213,11 @@ def test_judges_beyond_the_limit_share_their_panel(monkeypatch):
 def test_what_cannot_be_trusted_is_refused(tmp_path, capsys, monkeypatch):
     rows, _ = drawn_panel(people=30)
     human = np.array(rows["panel"]) == "human"
-    apart = {**rows, "left": [f"{i}{p}" for i, p in zip(rows["left"], rows["panel"], strict=True)],
-             "right": [f"{i}{p}" for i, p in zip(rows["right"], rows["panel"], strict=True)],
-             }  # fmt: skip
+    apart = {
+        **rows,
+        "left": [f"{i}{p}" for i, p in zip(rows["left"], rows["panel"], strict=True)],
+        "right": [f"{i}{p}" for i, p in zip(rows["right"], rows["panel"], strict=True)],
+    }
     one = {name: np.array(column)[human] for name, column in rows.items()}
     both = {**rows, "worker": ["same"] * len(human)}
     for table, given, options, message in (

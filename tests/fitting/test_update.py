@@ -16,8 +16,7 @@ Rows = dict[str, list[Any]]
 
 
 def drawn(items: int) -> Any:
-    return crowdsift.simulate(items=items, workers=20, comparisons=900, reliability=(1.0, 2.0),
-                              seed=3)  # fmt: skip
+    return crowdsift.simulate(items=items, workers=20, comparisons=900, reliability=(1.0, 2.0), seed=3)
 
 
 def rows(items: int = 12, lies: bool = False, ties: bool = False) -> Rows:
@@ -138,9 +137,12 @@ def test_checks_that_refit_use_the_gold_of_the_fit():
 def outcomes(votes: Rows) -> Rows:
     """The same votes as first, second and outcome."""
     number = {"left": 1.0, "right": 0.0, "tie": 0.5}
-    return {"first": votes["left"], "second": votes["right"],
-            "outcome": [number[answer] for answer in votes["winner"]],
-            "worker": votes["worker"]}  # fmt: skip
+    return {
+        "first": votes["left"],
+        "second": votes["right"],
+        "outcome": [number[answer] for answer in votes["winner"]],
+        "worker": votes["worker"],
+    }
 
 
 def test_sides_are_known_after_an_update(tmp_path):
@@ -160,9 +162,7 @@ def test_votes_without_sides_are_not_added_to_votes_with_sides(tmp_path):
     with pytest.raises(RequestError, match="do not say which item was on the left"):
         fit.update(without_sides(part(votes, -30)))
     fit.save(tmp_path)
-    whole = crowdsift.read(part(votes, 0, -30)).extended(
-        crowdsift.read(without_sides(part(votes, -30)))
-    )
+    whole = crowdsift.read(part(votes, 0, -30)).extended(crowdsift.read(without_sides(part(votes, -30))))
     with pytest.raises(RequestError, match="knows on which side every item was shown"):
         crowdsift.fit(whole, start=tmp_path)
     plain = crowdsift.fit(without_sides(part(votes, 0, -30))).update(part(votes, -30))
@@ -198,8 +198,11 @@ def test_what_a_fit_does_not_keep_is_refused(tmp_path, saved):
     votes = rows()
     items = sorted({*votes["left"], *votes["right"]})
     numbers = np.random.default_rng(0).normal(size=len(items)).tolist()
-    votes = {**votes, "prompt": [f"p{i % 40}" for i in range(900)],
-             "chars": np.random.default_rng(1).normal(size=900).tolist()}  # fmt: skip
+    votes = {
+        **votes,
+        "prompt": [f"p{i % 40}" for i in range(900)],
+        "chars": np.random.default_rng(1).normal(size=900).tolist(),
+    }
     cases = {
         "features of items": {"items": {"item": items, "x": numbers}},
         "covariates": {"covariates": ["chars"]},
@@ -223,10 +226,11 @@ def assignments(votes: Rows) -> Rows:
     words = {"left": "A", "right": "B", "tie": "tie"}
     return {
         "AssignmentId": [f"3A{i:06d}" for i in range(len(votes["left"]))],
-        "WorkerId": votes["worker"], "Input.item_a": votes["left"],
+        "WorkerId": votes["worker"],
+        "Input.item_a": votes["left"],
         "Input.item_b": votes["right"],
         "Answer.choice": [words[answer] for answer in votes["winner"]],
-    }  # fmt: skip
+    }
 
 
 def test_assignments_of_overlapping_downloads_count_once(tmp_path, capsys):
@@ -294,8 +298,18 @@ def test_the_worker_of_the_path_is_remembered(tmp_path, run):
         (tmp_path / name).mkdir()
         (tmp_path / name / "votes.csv").write_text(rows + f"a,b,I\nb,d,{'IJ'[name == 'eve']}\n")
     folder, pattern = tmp_path / "fit", "{worker}/votes.csv"
-    run("fit", f"{tmp_path}/[ab]*/*.csv", "--out", folder, "--worker-from-path", pattern,
-        "--columns", "winner=reply", "--values", "I=left,J=right")  # fmt: skip
+    run(
+        "fit",
+        f"{tmp_path}/[ab]*/*.csv",
+        "--out",
+        folder,
+        "--worker-from-path",
+        pattern,
+        "--columns",
+        "winner=reply",
+        "--values",
+        "I=left,J=right",
+    )
     code, *_ = run("update", folder, tmp_path / "eve" / "votes.csv")
     assert code == 0
     assert crowdsift.load(folder).worker_table["worker"].tolist() == ["ann", "bob", "eve"]

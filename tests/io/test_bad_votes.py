@@ -42,7 +42,7 @@ BAD_TEXT = {
     "too many": (H + "a,b,x,y\n", ", row 1: 4 fields where the header has 3"),
     "open quote": (H + 'a,b,x\n"a,b,x\n', ", row 2: wrong quotes"),
     "after a line break": (H + '"a\nb",c,x\na,b\n', ", row 2: 2 fields"),
-    "a word for a tie": (S + "a,b,Draw,x\n", "with --values \"Draw=tie\" (left"),
+    "a word for a tie": (S + "a,b,Draw,x\n", 'with --values "Draw=tie" (left'),
     "neither side": (S + "a,b,c,x\n", "row 1, column 'winner': the winner 'c' is neither side"),
     "which sides": (S + "a,b,draw,x\nc,d,left,x\n", "left, right, tie, 'a' or 'b'"),
     "empty winner": (S + "a,b,,x\n", "row 1, column 'winner': empty winner"),
@@ -52,7 +52,7 @@ BAD_TEXT = {
     "outcome text": (O + "a,b,left,x\n", "the outcome 'left' is not a number"),
     "outcome empty": (O + "a,b,,x\n", "row 1, column 'outcome': empty outcome"),
     "outcome nan": (O + "a,b,nan,x\n", "the outcome 'nan' is not a number"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD_TEXT)
@@ -67,9 +67,16 @@ def test_bad_text(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize(
     ("weight", "message"),
-    [("-1", "negative"), ("nan", "not a number"), ("inf", "infinite"), ("1e60", "at most 1e"),
-     ("1e400", "infinite"), ("two", "not a number"), ("", "empty weight")],
-)  # fmt: skip
+    [
+        ("-1", "negative"),
+        ("nan", "not a number"),
+        ("inf", "infinite"),
+        ("1e60", "at most 1e"),
+        ("1e400", "infinite"),
+        ("two", "not a number"),
+        ("", "empty weight"),
+    ],
+)
 def test_bad_weights(tmp_path: Path, weight: str, message: str) -> None:
     text = f"winner,loser,worker,weight\na,b,x,1\nb,c,x,{weight}\n"
     with pytest.raises(InputError, match=f"row 2, column 'weight': .*{message}"):
@@ -120,7 +127,7 @@ BAD_JSON = {
         '\n{"winner": "a", "loser": [1], "worker": "x"}',
         r"row 2, column 'loser': the item label \[2\] is not a text, a number or a date",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD_JSON)
@@ -168,9 +175,7 @@ def test_bad_requests() -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet", "dict", "pandas", "polars"])
 @pytest.mark.parametrize("weight", ["1_000", "\u0663", "\xa05"], ids=ascii)
-def test_a_number_in_text_means_the_same_in_every_source(
-    tmp_path: Path, kind: str, weight: str
-) -> None:
+def test_a_number_in_text_means_the_same_in_every_source(tmp_path: Path, kind: str, weight: str) -> None:
     """Python takes these for numbers; a file of votes does not, whichever its format is."""
     columns = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["w", "v"]}
     columns["weight"] = ["2", weight]
@@ -185,9 +190,7 @@ def test_a_number_in_text_means_the_same_in_every_source(
         path.write_text(json.dumps(rows))
         source = path
     elif kind == "parquet":
-        pytest.importorskip("pyarrow.parquet").write_table(
-            pytest.importorskip("pyarrow").table(columns), path
-        )
+        pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").table(columns), path)
         source = path
     elif kind != "dict":
         source = pytest.importorskip(kind).DataFrame(columns)
@@ -195,9 +198,7 @@ def test_a_number_in_text_means_the_same_in_every_source(
         read(source)
 
 
-@pytest.mark.parametrize(
-    "further", ["", "e,f,w\r\n", 'e,"f ""g""",w\n', '"e\ng",f,w\r\n'], ids=ascii
-)
+@pytest.mark.parametrize("further", ["", "e,f,w\r\n", 'e,"f ""g""",w\n', '"e\ng",f,w\r\n'], ids=ascii)
 def test_blanks_around_quotes_never_count(tmp_path: Path, further: str) -> None:
     """Other rows of the file decide who reads it: DuckDB, or after a refusal the csv module."""
     path = tmp_path / "votes.csv"

@@ -18,8 +18,9 @@ from crowdsift.report.facts import gather
 def batch(path: Path, answers: list[str], seconds: list[int] | None = None) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["AssignmentId", "WorkerId", "WorkTimeInSeconds", "Input.image_a",
-                         "Input.image_b", "Answer.taskAnswers"])  # fmt: skip
+        writer.writerow(
+            ["AssignmentId", "WorkerId", "WorkTimeInSeconds", "Input.image_a", "Input.image_b", "Answer.taskAnswers"]
+        )
         for i, answer in enumerate(answers):
             time = 10 if seconds is None else seconds[i % len(seconds)]
             writer.writerow([i, f"w{i % 4}", time, f"i{i % 5}", f"i{(i + 1 + i % 3) % 5}", answer])
@@ -48,17 +49,23 @@ def test_answers_of_mturk_in_json(tmp_path: Path) -> None:
 
 def test_the_short_export_of_label_studio(tmp_path: Path) -> None:
     rows = [
-        {"image_a": f"i{i % 5}", "image_b": f"i{(i + 1) % 5}", "id": i, "annotator": 1 + i % 3,
-         "annotation_id": i // 2 * 2, "lead_time": 3.5, "created_at": "x", "updated_at": "x",
-         "comparison": [{"selected": "left" if i % 3 else "right"}]}
+        {
+            "image_a": f"i{i % 5}",
+            "image_b": f"i{(i + 1) % 5}",
+            "id": i,
+            "annotator": 1 + i % 3,
+            "annotation_id": i // 2 * 2,
+            "lead_time": 3.5,
+            "created_at": "x",
+            "updated_at": "x",
+            "comparison": [{"selected": "left" if i % 3 else "right"}],
+        }
         for i in range(10)
-    ]  # fmt: skip
+    ]
     path = tmp_path / "min.json"
     path.write_text(json.dumps(rows))
     votes = crowdsift.read(path)
-    assert str(votes.intake) == (
-        "label-studio: 10 rows read, 5 used, 0 empty, 5 duplicates, 0 set aside"
-    )
+    assert str(votes.intake) == ("label-studio: 10 rows read, 5 used, 0 empty, 5 duplicates, 0 set aside")
     assert votes.n_workers == 3
     assert votes.sides_known
     for row in rows:

@@ -24,21 +24,21 @@ def found(name):
     assert votes.feature_names == (name,)
     who = votes.workers[votes.worker_codes()]
     first, second = votes.items[votes.first], votes.items[votes.second]
-    return {(str(w), f"{a}{b}"): float(x) for w, a, b, x in
-            zip(who, first, second, votes.features[:, 0], strict=True)}  # fmt: skip
+    return {(str(w), f"{a}{b}"): float(x) for w, a, b, x in zip(who, first, second, votes.features[:, 0], strict=True)}
 
 
 def test_own_maker_is_where_both_columns_are_equal():
     """1 for the left item, -1 for the right; 0 where either is empty."""
     assert found("org=judge_org") == {
-        ("ann", "ab"): 0.0, ("gpt", "ac"): 1.0, ("gpt", "bc"): -1.0, ("claude", "cd"): -1.0,
-    }  # fmt: skip
+        ("ann", "ab"): 0.0,
+        ("gpt", "ac"): 1.0,
+        ("gpt", "bc"): -1.0,
+        ("claude", "cd"): -1.0,
+    }
 
 
 def test_a_value_is_one_maker_for_all():
-    assert found("org = OpenAI") == {
-        ("ann", "ab"): 1.0, ("gpt", "ac"): 1.0, ("gpt", "bc"): -1.0, ("claude", "cd"): 0.0,
-    }  # fmt: skip
+    assert found("org = OpenAI") == {("ann", "ab"): 1.0, ("gpt", "ac"): 1.0, ("gpt", "bc"): -1.0, ("claude", "cd"): 0.0}
     assert found("worker=gpt")["gpt", "ac"] == 1.0  # one column, in favour of the first item
 
 

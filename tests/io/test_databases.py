@@ -27,10 +27,27 @@ pytest.importorskip("adbc_driver_sqlite")
 # CROWDSIFT_VOTES=1000000 is the size of docs/scale.md.
 VOTES = int(os.environ.get("CROWDSIFT_VOTES", "100000"))
 AWKWARD = [
-    'quo"te', "it's", "com,ma", "line\nbreak", "tab\there", "naïve", "日本", "🙂", "\\N", "NULL",
-    "007", "7", "back\\slash", "%s", "; drop table votes; --", "\u00e9", "e\u0301", "left",
-    "a  b", "$1",
-]  # fmt: skip
+    'quo"te',
+    "it's",
+    "com,ma",
+    "line\nbreak",
+    "tab\there",
+    "naïve",
+    "日本",
+    "🙂",
+    "\\N",
+    "NULL",
+    "007",
+    "7",
+    "back\\slash",
+    "%s",
+    "; drop table votes; --",
+    "\u00e9",
+    "e\u0301",
+    "left",
+    "a  b",
+    "$1",
+]
 QUERY = "select winner, loser, worker from votes"
 
 
@@ -78,10 +95,7 @@ def postgres(table):
 
 
 def assert_same(fit, expected):
-    for ours, theirs in (
-        (fit.item_table, expected.item_table),
-        (fit.worker_table, expected.worker_table),
-    ):
+    for ours, theirs in ((fit.item_table, expected.item_table), (fit.worker_table, expected.worker_table)):
         assert list(ours) == list(theirs)
         for name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name])
@@ -91,16 +105,31 @@ def test_postgres_equals_csv_and_comes_back(postgres, by_csv, tmp_path):
     folder, report = tmp_path / "fit", tmp_path / "page.html"
     secret = postgres.replace("tester@", f"tester:{PASSWORD.replace('/', '%2F')}@")
     done = subprocess.run(
-        [sys.executable, "-m", "crowdsift", "fit", secret, "--query", QUERY + ";", "--method",
-         "bora-map", "--out", str(folder), "--report", str(report), "--to-table", "ranking"],
-        capture_output=True, text=True, env={**os.environ, "PGPASSWORD": ""},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "crowdsift",
+            "fit",
+            secret,
+            "--query",
+            QUERY + ";",
+            "--method",
+            "bora-map",
+            "--out",
+            str(folder),
+            "--report",
+            str(report),
+            "--to-table",
+            "ranking",
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PGPASSWORD": ""},
+    )
     assert done.returncode == 0, done.stderr
     assert "the table ranking_items" in done.stderr
     written = [done.stdout, done.stderr]
-    written += [
-        p.read_text("utf-8", "replace") for p in (*folder.rglob("*"), report) if p.is_file()
-    ]
+    written += [p.read_text("utf-8", "replace") for p in (*folder.rglob("*"), report) if p.is_file()]
     for text in written:
         assert PASSWORD not in text
         assert "s3cret" not in text
@@ -111,9 +140,7 @@ def test_postgres_equals_csv_and_comes_back(postgres, by_csv, tmp_path):
     assert_same(back, by_csv)
     assert back.votes.source == shown_address(postgres)
     assert _rows(postgres, "ranking_items") == list(by_csv.item_table["item"])
-    assert sorted(_rows(postgres, "ranking_workers", "worker")) == list(
-        by_csv.worker_table["worker"]
-    )
+    assert sorted(_rows(postgres, "ranking_workers", "worker")) == list(by_csv.worker_table["worker"])
 
 
 def _rows(address, table, column="item"):
@@ -194,9 +221,7 @@ def test_a_query_of_postgres_runs_no_program(postgres):
     ],
     ids=["waiting", "streaming"],
 )
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
 def test_signals_end_a_query_of_postgres(postgres, query, number, status):
     command = [sys.executable, "-m", "crowdsift", "fit", postgres, "--query", query]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
@@ -282,8 +307,7 @@ def test_files(kind, table, by_csv, tmp_path):
     for _ in range(2):
         write_tables(f"{kind}:///{path}", "ranking", tables)
     again = crowdsift.read(
-        f"{kind}:///{path}",
-        query="select item as winner, 'the rest' as loser, 1 as worker from ranking_items",
+        f"{kind}:///{path}", query="select item as winner, 'the rest' as loser, 1 as worker from ranking_items"
     )
     assert again.n_items == 61
     assert len(again) == 60

@@ -38,17 +38,21 @@ def turk_rows(seed: int = 1) -> tuple[list[dict[str, Any]], Counter[str]]:
     for number in range(200):
         one, two = draw.sample([f"https://x/{i}.jpg" for i in range(9)], 2)
         answer = draw.choice(["A", "B", "b", "tie", ""])
-        rows.append({"HITId": f"h{number // 3}", "AssignmentId": f"a{number}",
-                     "WorkerId": f"W{number % 12}",
-                     "AssignmentStatus": draw.choice(["Approved", "Rejected"]),
-                     "Input.image_a": one, "Input.image_b": two,
-                     "Answer.choice": answer})  # fmt: skip
+        rows.append(
+            {
+                "HITId": f"h{number // 3}",
+                "AssignmentId": f"a{number}",
+                "WorkerId": f"W{number % 12}",
+                "AssignmentStatus": draw.choice(["Approved", "Rejected"]),
+                "Input.image_a": one,
+                "Input.image_b": two,
+                "Answer.choice": answer,
+            }
+        )
     doubles = draw.sample(rows, 7)
     count = Counter(
         empty=sum(not row["Answer.choice"] for row in rows),
-        rejected=sum(
-            bool(row["Answer.choice"]) and row["AssignmentStatus"] == "Rejected" for row in rows
-        ),
+        rejected=sum(bool(row["Answer.choice"]) and row["AssignmentStatus"] == "Rejected" for row in rows),
         a=sum(row["Answer.choice"] == "A" for row in rows),
     )
     rows = rows + doubles
@@ -62,8 +66,12 @@ def test_mturk_counts_every_row(tmp_path: Path) -> None:
     intake = votes.intake
     assert intake is not None
     assert (intake.format, intake.rows, intake.duplicates, intake.empty, intake.set_aside) == (
-        "mturk", 207, 7, count["empty"], 0,
-    )  # fmt: skip
+        "mturk",
+        207,
+        7,
+        count["empty"],
+        0,
+    )
     assert intake.used == 200 - count["empty"] == votes.total_weight
     assert f"{count['rejected']} of the rows used are of rejected assignments" in intake.notes[0]
     assert votes.sides_known
@@ -106,10 +114,17 @@ def test_answers_that_are_neither_side_are_all_listed(tmp_path: Path) -> None:
 def arena_rows() -> list[dict[str, Any]]:
     answers = ["model_a", "model_b", "tie", "tie (bothbad)", "both_bad", "model_a"]
     return [
-        {"model_a": f"m{i % 4}", "model_b": f"m{(i + 1) % 4}", "winner": answer,
-         "judge": f"j{i % 3}", "turn": 1 + i % 2, "language": "English", "tstamp": i}
+        {
+            "model_a": f"m{i % 4}",
+            "model_b": f"m{(i + 1) % 4}",
+            "winner": answer,
+            "judge": f"j{i % 3}",
+            "turn": 1 + i % 2,
+            "language": "English",
+            "tstamp": i,
+        }
         for i, answer in enumerate(answers * 5)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "csv"])
@@ -146,9 +161,14 @@ def test_arena_without_judges_is_pooled() -> None:
 
 
 def test_mtbench_judgments() -> None:
-    human = {"question_id": [81, 82], "model_a": ["x", "y"], "model_b": ["y", "z"],
-             "winner": ["model_a", "tie (inconsistent)"], "judge": ["author_0", "expert_1"],
-             "turn": [1, 2]}  # fmt: skip
+    human = {
+        "question_id": [81, 82],
+        "model_a": ["x", "y"],
+        "model_b": ["y", "z"],
+        "winner": ["model_a", "tie (inconsistent)"],
+        "judge": ["author_0", "expert_1"],
+        "turn": [1, 2],
+    }
     votes = crowdsift.read(human)
     assert votes.intake is not None
     assert votes.intake.format == "mtbench"
@@ -157,19 +177,31 @@ def test_mtbench_judgments() -> None:
 
 def test_both_orders_of_an_llm_judge(tmp_path: Path) -> None:
     rows = [
-        {"question_id": 81, "model_1": "x", "model_2": "y", "g1_winner": "model_1",
-         "g2_winner": "model_2", "judge": ["gpt-4", "pair-v2"]},
-        {"question_id": 82, "model_1": "x", "model_2": "z", "g1_winner": "tie",
-         "g2_winner": "error", "judge": ["gpt-4", "pair-v2"]},
-    ]  # fmt: skip
+        {
+            "question_id": 81,
+            "model_1": "x",
+            "model_2": "y",
+            "g1_winner": "model_1",
+            "g2_winner": "model_2",
+            "judge": ["gpt-4", "pair-v2"],
+        },
+        {
+            "question_id": 82,
+            "model_1": "x",
+            "model_2": "z",
+            "g1_winner": "tie",
+            "g2_winner": "error",
+            "judge": ["gpt-4", "pair-v2"],
+        },
+    ]
     votes = crowdsift.read(lines(tmp_path / "gpt-4_pair.jsonl", rows))
     assert votes.intake is not None
-    assert (votes.intake.format, votes.intake.rows, votes.intake.used, votes.intake.empty) == (
-        "mtbench-pairs", 4, 3, 1,
-    )  # fmt: skip
+    assert (votes.intake.format, votes.intake.rows, votes.intake.used, votes.intake.empty) == ("mtbench-pairs", 4, 3, 1)
     assert votes.workers.tolist() == ["gpt-4 pair-v2"]
-    shown = {(votes.items[i], votes.items[j], float(y)) for i, j, y in
-             zip(votes.first, votes.second, votes.outcome, strict=True)}  # fmt: skip
+    shown = {
+        (votes.items[i], votes.items[j], float(y))
+        for i, j, y in zip(votes.first, votes.second, votes.outcome, strict=True)
+    }
     # The second game has model_2 on the left, and it won.
     assert shown == {("x", "y", 1.0), ("y", "x", 1.0), ("x", "z", 0.5)}
 
@@ -180,17 +212,19 @@ REFUSAL = "I am sorry, but I cannot help with that."
 def preferences() -> list[dict[str, Any]]:
     long = "a word " * 30
     return [
-        {"prompt": f"P{i // 2}", "chosen": REFUSAL if i % 2 else f"{long}{i} \n 答え",
-         "rejected": f"[{i}] {long}\nend", "annotator_id": f"ann{i % 3}"}
+        {
+            "prompt": f"P{i // 2}",
+            "chosen": REFUSAL if i % 2 else f"{long}{i} \n 答え",
+            "rejected": f"[{i}] {long}\nend",
+            "annotator_id": f"ann{i % 3}",
+        }
         for i in range(12)
-    ]  # fmt: skip
+    ]
 
 
 def as_chat(row: dict[str, Any], *, prompt: bool) -> dict[str, Any]:
     user = {"role": "user", "content": row["prompt"]}
-    chat = {
-        name: [user, {"role": "assistant", "content": row[name]}] for name in ("chosen", "rejected")
-    }
+    chat = {name: [user, {"role": "assistant", "content": row[name]}] for name in ("chosen", "rejected")}
     kept = dict(row) if prompt else {"annotator_id": row["annotator_id"]}
     return {**kept, **chat}
 
@@ -251,10 +285,13 @@ def test_implicit_prompts(tmp_path: Path) -> None:
     assert len(set(votes.item_contexts.tolist())) == 6
     assert sum(item == REFUSAL for _, item in votes.items) == 6
     talks = [
-        {"chosen": f"\n\nHuman: {r['prompt']}\n\nAssistant: {r['chosen']}",
-         "rejected": f"\n\nHuman: {r['prompt']}\n\nAssistant: {r['rejected']}",
-         "annotator_id": r["annotator_id"]} for r in rows
-    ]  # fmt: skip
+        {
+            "chosen": f"\n\nHuman: {r['prompt']}\n\nAssistant: {r['chosen']}",
+            "rejected": f"\n\nHuman: {r['prompt']}\n\nAssistant: {r['rejected']}",
+            "annotator_id": r["annotator_id"],
+        }
+        for r in rows
+    ]
     votes = crowdsift.read(lines(tmp_path / "hh.jsonl", talks))
     assert len(set(votes.item_contexts.tolist())) == 6
     assert sum(item == REFUSAL for _, item in votes.items) == 6
@@ -284,15 +321,23 @@ def test_a_chat_without_an_assistant_is_refused(tmp_path: Path) -> None:
 
 def tasks() -> list[dict[str, Any]]:
     return [
-        {"id": t, "data": {"image_a": f"x{t}", "image_b": f"x{t + 1}", "title": "which?"},
-         "annotations": [
-             {"id": 10 * t + w, "completed_by": {"id": w, "email": f"w{w}@x"} if t else w,
-              "was_cancelled": (t, w) == (2, 1),
-              "result": [] if (t, w) == (3, 0) else [
-                  {"type": "pairwise", "value": {"selected": "left" if w else "right"}}]}
-             for w in range(3)]}
+        {
+            "id": t,
+            "data": {"image_a": f"x{t}", "image_b": f"x{t + 1}", "title": "which?"},
+            "annotations": [
+                {
+                    "id": 10 * t + w,
+                    "completed_by": {"id": w, "email": f"w{w}@x"} if t else w,
+                    "was_cancelled": (t, w) == (2, 1),
+                    "result": []
+                    if (t, w) == (3, 0)
+                    else [{"type": "pairwise", "value": {"selected": "left" if w else "right"}}],
+                }
+                for w in range(3)
+            ],
+        }
         for t in range(5)
-    ]  # fmt: skip
+    ]
 
 
 def test_label_studio(tmp_path: Path) -> None:
@@ -315,14 +360,37 @@ def test_argilla_rankings_in_every_form(tmp_path: Path) -> None:
     fields = {"prompt": "Why?", "r1": "because", "r2": "so", "r3": "who knows"}
     ranks = [{"rank": 1, "value": "r2"}, {"rank": 2, "value": "r1"}, {"rank": 2, "value": "r3"}]
     order = ["r2", "r1", "r3"]
-    records = [{"id": 1, "fields": fields, "responses": {"ranking": [
-        {"value": ranks, "user_id": "u1"}, {"value": None, "user_id": "u2"},
-        {"value": ranks, "user_id": "u3", "status": "discarded"}]}}]  # fmt: skip
-    older = [{**fields, "ranking": [{"user_id": "u1", "value": ranks, "status": "submitted"}],
-              "ranking-suggestion": None, "external_id": None, "metadata": "{}"}]  # fmt: skip
-    columns = [{**fields, "id": "1", "ranking.responses": [order],
-                "ranking.responses.users": ["u1"],
-                "ranking.responses.status": ["submitted"]}]  # fmt: skip
+    records = [
+        {
+            "id": 1,
+            "fields": fields,
+            "responses": {
+                "ranking": [
+                    {"value": ranks, "user_id": "u1"},
+                    {"value": None, "user_id": "u2"},
+                    {"value": ranks, "user_id": "u3", "status": "discarded"},
+                ]
+            },
+        }
+    ]
+    older = [
+        {
+            **fields,
+            "ranking": [{"user_id": "u1", "value": ranks, "status": "submitted"}],
+            "ranking-suggestion": None,
+            "external_id": None,
+            "metadata": "{}",
+        }
+    ]
+    columns = [
+        {
+            **fields,
+            "id": "1",
+            "ranking.responses": [order],
+            "ranking.responses.users": ["u1"],
+            "ranking.responses.status": ["submitted"],
+        }
+    ]
     for name, rows in (("records", records), ("older", older), ("columns", columns)):
         votes = crowdsift.read(lines(tmp_path / f"{name}.jsonl", rows))
         assert votes.intake is not None
@@ -340,8 +408,12 @@ def test_argilla_rankings_in_every_form(tmp_path: Path) -> None:
 
 
 def test_rankings_with_ties_and_gaps() -> None:
-    rows = {"worker": ["u"] * 4 + ["v"] * 2 + ["w"], "task": [1] * 4 + [2] * 2 + [3],
-            "item": list("abcd") + list("ab") + ["a"], "rank": [1, 7, 7, 90, 2, 1, 1]}  # fmt: skip
+    rows = {
+        "worker": ["u"] * 4 + ["v"] * 2 + ["w"],
+        "task": [1] * 4 + [2] * 2 + [3],
+        "item": list("abcd") + list("ab") + ["a"],
+        "rank": [1, 7, 7, 90, 2, 1, 1],
+    }
     votes = crowdsift.read(rows)
     assert votes.intake is not None
     assert (votes.intake.format, votes.intake.rows, votes.intake.used) == ("rankings", 3, 2)
@@ -357,10 +429,14 @@ def test_rankings_with_ties_and_gaps() -> None:
 
 
 def test_toloka_and_crowd_kit() -> None:
-    rows = {"INPUT:image_left": ["a", "b"], "INPUT:image_right": ["b", "c"],
-            "OUTPUT:result": ["left", "right"], "ASSIGNMENT:worker_id": ["u", "v"],
-            "ASSIGNMENT:assignment_id": ["1", "2"],
-            "ASSIGNMENT:status": ["REJECTED", "APPROVED"]}  # fmt: skip
+    rows = {
+        "INPUT:image_left": ["a", "b"],
+        "INPUT:image_right": ["b", "c"],
+        "OUTPUT:result": ["left", "right"],
+        "ASSIGNMENT:worker_id": ["u", "v"],
+        "ASSIGNMENT:assignment_id": ["1", "2"],
+        "ASSIGNMENT:status": ["REJECTED", "APPROVED"],
+    }
     votes = crowdsift.read(rows)
     assert votes.intake is not None
     assert votes.intake.format == "toloka"
@@ -376,16 +452,13 @@ def test_half_a_format_says_what_is_missing() -> None:
     with pytest.raises(InputError, match=r"nearly the format arena .*winner missing"):
         crowdsift.read({"model_a": ["x"], "model_b": ["y"], "judge": ["u"]})
     with pytest.raises(InputError, match=r"not in the format mturk .*AssignmentId missing"):
-        crowdsift.read({"WorkerId": ["x"], "Input.a": ["1"], "Input.b": ["2"],
-                        "Answer.q": ["A"]}, format="mturk")  # fmt: skip
+        crowdsift.read({"WorkerId": ["x"], "Input.a": ["1"], "Input.b": ["2"], "Answer.q": ["A"]}, format="mturk")
     with pytest.raises(RequestError, match="unknown format 'excel'; the formats are auto, plain"):
         crowdsift.read({"winner": ["a"], "loser": ["b"]}, format="excel")
 
 
 def test_the_sides_of_columns() -> None:
-    assert side_columns(["Input.left_img", "Input.right_img", "Input.id"]) == [
-        ("Input.left_img", "Input.right_img")
-    ]
+    assert side_columns(["Input.left_img", "Input.right_img", "Input.id"]) == [("Input.left_img", "Input.right_img")]
     assert side_columns(["answer1", "answer2"]) == [("answer1", "answer2")]
     assert side_columns(["ResponseA", "ResponseB"]) == [("ResponseA", "ResponseB")]
     assert side_columns(["text", "label"]) == []

@@ -31,9 +31,7 @@ def test_frames(backend: str, expected: Comparisons) -> None:
     votes = read(make(VOTES))
     assert_same(votes, expected)
     assert (votes.backend, votes.source) == (backend, "votes")
-    numbers = read(
-        make({"first": [3, 1], "second": [1, 2], "outcome": [0.25, 1], "worker": [5, 4]})
-    )
+    numbers = read(make({"first": [3, 1], "second": [1, 2], "outcome": [0.25, 1], "worker": [5, 4]}))
     assert numbers.items.tolist() == [1, 2, 3]
     assert all(type(label) is int for label in numbers.items)
     with pytest.raises(InputError, match="votes, row 2, column 'loser': empty item label"):
@@ -49,9 +47,7 @@ def test_lazy_and_categorical_frames(expected: Comparisons) -> None:
     empty = pd.DataFrame(VOTES).assign(loser=pd.Categorical(["b", None, "a", "a"]))
     with pytest.raises(InputError, match="row 2, column 'loser': empty item label"):
         read(empty)
-    mixed = pd.DataFrame(
-        {"winner": [7, "7"], "loser": ["7", "007"], "worker": [1, 1]}, dtype=object
-    )
+    mixed = pd.DataFrame({"winner": [7, "7"], "loser": ["7", "007"], "worker": [1, 1]}, dtype=object)
     assert read(mixed).items.tolist() == [7, "007", "7"]
 
 
@@ -60,13 +56,8 @@ def test_dictionaries_of_arrow(expected: Comparisons) -> None:
     pa = pytest.importorskip("pyarrow")
     plain = pa.table({name: pa.array(column).dictionary_encode() for name, column in VOTES.items()})
     assert_same(read(plain), expected)
-    parts = [
-        {name: column[half] for name, column in VOTES.items()} for half in (slice(2), slice(2, 4))
-    ]
-    coded = [
-        pa.table({name: pa.array(column).dictionary_encode() for name, column in part.items()})
-        for part in parts
-    ]
+    parts = [{name: column[half] for name, column in VOTES.items()} for half in (slice(2), slice(2, 4))]
+    coded = [pa.table({name: pa.array(column).dictionary_encode() for name, column in part.items()}) for part in parts]
     assert_same(read(pa.concat_tables(coded)), expected)  # each chunk with a dictionary of its own
     more = pa.array(["unused", *VOTES["winner"], None, *VOTES["winner"]])
     again = pa.DictionaryArray.from_arrays(np.array([6, 2, 8, 4], np.int8), more)
@@ -107,7 +98,7 @@ def test_large_frames_keep_rows_together() -> None:
     for backend in ("pandas", "polars", "pyarrow"):
         module = pytest.importorskip(backend)
         columns = {name: values.tolist() for name, values in votes.items()}
-        assert_same(read((module.table if backend == "pyarrow" else module.DataFrame)(columns)), expected)  # fmt: skip  # noqa: E501
+        assert_same(read((module.table if backend == "pyarrow" else module.DataFrame)(columns)), expected)
 
 
 def test_arrays_relations_and_comparisons(expected: Comparisons) -> None:

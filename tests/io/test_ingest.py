@@ -116,9 +116,7 @@ def test_glob_reads_all_files_and_names_the_bad_one(tmp_path: Path, expected: Co
         read(str(tmp_path / "v-*.csv"))
 
 
-def test_standard_input(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Comparisons
-) -> None:
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Comparisons) -> None:
     pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
     (tmp_path / "spool").mkdir()
@@ -167,9 +165,7 @@ def test_device_of_standard_input(expected: Comparisons) -> None:
     if not os.path.exists("/dev/stdin"):
         pytest.skip("no /dev/stdin here")
     code = "from crowdsift import read; print(read('/dev/stdin'))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=CSV, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], input=CSV, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(expected)
 
 
@@ -280,8 +276,7 @@ def test_many_rows_keep_their_place(tmp_path: Path) -> None:
     worker, weight = rng.integers(0, 100, n), rng.integers(1, 5, n)
     rows = [f"i{a},i{b},w{w},{c}" for a, b, w, c in zip(first, second, worker, weight, strict=True)]
     path = written(tmp_path / "v.csv", "winner,loser,worker,weight\n" + "\n".join(rows))
-    labels = [np.array([f"{kind}{x}" for x in codes]) for kind, codes in
-              (("i", first), ("i", second), ("w", worker))]  # fmt: skip
+    labels = [np.array([f"{kind}{x}" for x in codes]) for kind, codes in (("i", first), ("i", second), ("w", worker))]
     expected = Comparisons.from_arrays(labels[0], labels[1], worker=labels[2], weight=weight)
     assert_same(read(path), expected)
     rows[131_828] = "i1,i1,w0,1"
@@ -319,9 +314,7 @@ def test_import_stays_light() -> None:
         ("musicsim.csv", 2_805, 118, 79, 50.1, True),
     ],
 )
-def test_real_data(
-    data_dir: Path, name: str, rows: int, items: int, workers: int, ties: float, sides: bool
-) -> None:
+def test_real_data(data_dir: Path, name: str, rows: int, items: int, workers: int, ties: float, sides: bool) -> None:
     votes = read(data_dir / name)
     assert (votes.rows, votes.n_items, votes.n_workers) == (rows, items, workers)
     assert votes.total_weight == rows

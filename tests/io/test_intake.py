@@ -38,9 +38,7 @@ def test_bad_rows_are_set_aside_with_their_reasons(tmp_path: Path) -> None:
     votes = crowdsift.read(path, skip_bad=tmp_path / "bad.csv")
     good = crowdsift.read(written(tmp_path / "good.csv", GOOD))
     assert votes.intake is not None
-    assert (votes.intake.rows, votes.intake.used, votes.intake.empty, votes.intake.set_aside) == (
-        11, 4, 1, 6,
-    )  # fmt: skip
+    assert (votes.intake.rows, votes.intake.used, votes.intake.empty, votes.intake.set_aside) == (11, 4, 1, 6)
     assert (votes.first == good.first).all()
     assert (votes.weight == good.weight).all()
     with (tmp_path / "bad.csv").open(newline="") as file:
@@ -72,10 +70,7 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
 
 def test_conditions_are_sql_on_any_source(tmp_path: Path) -> None:
     path = written(tmp_path / "votes.csv", GOOD)
-    columns = {
-        name: [row.split(",")[place] for row in GOOD]
-        for place, name in enumerate(SIDES.strip().split(","))
-    }
+    columns = {name: [row.split(",")[place] for row in GOOD] for place, name in enumerate(SIDES.strip().split(","))}
     pd = pytest.importorskip("pandas")
     for source in (path, columns, pd.DataFrame(columns)):
         votes = crowdsift.read(source, where="worker = 'x' OR stamp > 3")
@@ -98,9 +93,7 @@ def test_a_condition_reaches_no_other_file(tmp_path: Path) -> None:
 
 
 def test_labels_that_look_alike_are_named() -> None:
-    votes = crowdsift.read(
-        {"winner": ["caf\u00e9", "a"], "loser": ["b", "cafe\u0301"], "worker": ["x", "x "]}
-    )
+    votes = crowdsift.read({"winner": ["caf\u00e9", "a"], "loser": ["b", "cafe\u0301"], "worker": ["x", "x "]})
     assert votes.intake is not None
     notes = " ".join(votes.intake.notes)
     assert "'cafe\u0301' and 'caf\u00e9' differ only in blanks or Unicode form" in notes
@@ -111,9 +104,7 @@ def test_labels_that_look_alike_are_named() -> None:
 def test_the_counts_of_two_sources_add_up() -> None:
     one = Intake("mturk", rows=5, used=3, empty=2, votes=3, reasons=())
     two = Intake("mturk", rows=4, used=2, set_aside=2, votes=2, reasons=(("cancelled", 2),))
-    assert str(one + two) == (
-        "mturk: 9 rows read, 5 used, 2 empty, 0 duplicates, 2 set aside (2 cancelled)"
-    )
+    assert str(one + two) == ("mturk: 9 rows read, 5 used, 2 empty, 0 duplicates, 2 set aside (2 cancelled)")
     with pytest.raises(AssertionError, match="5 rows were read and 4 accounted for"):
         Intake(rows=5, used=4)
     votes = crowdsift.read({"winner": ["a"], "loser": ["b"], "worker": ["x"]})
@@ -124,11 +115,23 @@ def test_the_counts_of_two_sources_add_up() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("columns", ["winner"]), ("columns", {"winner": 3}), ("values", "A=left"), ("where", 5),
-     ("unique", 7), ("workers", "no"), ("sides", "left"), ("covariates", 3), ("by", 4),
-     ("skip_bad", 2.5), ("threads", 1.5), ("threads", True), ("partitions", "yes"),
-     ("format", 3)],
-)  # fmt: skip
+    [
+        ("columns", ["winner"]),
+        ("columns", {"winner": 3}),
+        ("values", "A=left"),
+        ("where", 5),
+        ("unique", 7),
+        ("workers", "no"),
+        ("sides", "left"),
+        ("covariates", 3),
+        ("by", 4),
+        ("skip_bad", 2.5),
+        ("threads", 1.5),
+        ("threads", True),
+        ("partitions", "yes"),
+        ("format", 3),
+    ],
+)
 def test_options_of_a_wrong_type_are_refused(option: str, value: Any) -> None:
     votes = {"winner": ["a"], "loser": ["b"], "worker": ["x"]}
     with pytest.raises(RequestError, match=f"{option} must be"):

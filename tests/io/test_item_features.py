@@ -35,8 +35,9 @@ def test_lists_in_parquet_and_frames(tmp_path):
     rng = np.random.default_rng(0)
     table = pa.table({"item": list("abcd"), "e": [row.tolist() for row in rng.normal(size=(4, 6))]})
     pq.write_table(table, tmp_path / "items.parquet")
-    found = [with_item_features(VOTES, given).item_features.blocks[0]
-             for given in (str(tmp_path / "items.parquet"), table)]  # fmt: skip
+    found = [
+        with_item_features(VOTES, given).item_features.blocks[0] for given in (str(tmp_path / "items.parquet"), table)
+    ]
     assert found[0].kind == "list"
     assert len(found[0].names) == 6
     assert found[0].values == pytest.approx(found[1].values)
@@ -163,8 +164,9 @@ def test_texts(tmp_path):
     votes, _, r = simulated(5)
     words = ["cat", "dog", "sun"], ["philosophical", "establishment", "nevertheless"]
     rng = np.random.default_rng(0)
-    texts = [" ".join(words[int(rng.random() < 1 / (1 + np.exp(-2 * x)))][rng.integers(3)]
-                      for _ in range(40)) for x in r]  # fmt: skip
+    texts = [
+        " ".join(words[int(rng.random() < 1 / (1 + np.exp(-2 * x)))][rng.integers(3)] for _ in range(40)) for x in r
+    ]
     path = tmp_path / "items.csv"
     path.write_text("item,text\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts)))
     fit = crowdsift.fit(votes, item_text=f"{path}:text")

@@ -20,15 +20,11 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def judged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path
-) -> Path:
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Path:
     return _made("judges.py", request.param, tmp_path_factory, data_dir)
 
 
-def _made(
-    name: str, seed: int, temporary: pytest.TempPathFactory, data_dir: Path, *more: str
-) -> Path:
+def _made(name: str, seed: int, temporary: pytest.TempPathFactory, data_dir: Path, *more: str) -> Path:
     script = data_dir.parent / "samples" / name
     if not script.is_file():
         pytest.skip(f"the generator of samples is not at {script}")
@@ -41,9 +37,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     text = path.read_text()
     if path.suffix == ".csv":
         return list(csv.DictReader(text.splitlines()))
-    return (
-        json.loads(text) if path.suffix == ".json" else [json.loads(x) for x in text.splitlines()]
-    )
+    return json.loads(text) if path.suffix == ".json" else [json.loads(x) for x in text.splitlines()]
 
 
 def line(votes: crowdsift.Comparisons) -> tuple[str, int, int, int, int]:
@@ -126,9 +120,11 @@ def test_verdicts(judged: Path) -> None:
 
 def test_other_files(judged: Path) -> None:
     for name, known in {
-        "cj.csv": "comparative-judgement", "panel.csv": "plain", "tastes.csv": "plain",
+        "cj.csv": "comparative-judgement",
+        "panel.csv": "plain",
+        "tastes.csv": "plain",
         "arena140k.jsonl": "arena-rank",
-    }.items():  # fmt: skip
+    }.items():
         rows = rows_of(judged / name)
         votes = crowdsift.read(judged / name)
         assert line(votes) == (known, len(rows), len(rows), 0, 0)
@@ -156,8 +152,12 @@ def test_style_control(judged: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_files_of_make(seed: int, tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> None:
     folder = _made("make.py", seed, tmp_path_factory, data_dir, "--scale", "0.1")
-    for name, known in {"arena.jsonl": "arena", "trl.jsonl": "trl", "trl_chat.jsonl": "trl",
-                        "pairs_only.jsonl": "trl"}.items():  # fmt: skip
+    for name, known in {
+        "arena.jsonl": "arena",
+        "trl.jsonl": "trl",
+        "trl_chat.jsonl": "trl",
+        "pairs_only.jsonl": "trl",
+    }.items():
         rows = rows_of(folder / name)
         assert line(crowdsift.read(folder / name)) == (known, len(rows), len(rows), 0, 0)
     rows = rows_of(folder / "mturk.csv")
@@ -204,9 +204,12 @@ def test_what_real_annotations_hold(tmp_path: Path) -> None:
 
 def test_what_real_games_hold(tmp_path: Path) -> None:
     games: list[Any] = [
-        [{"score": "A>>B"}, {"score": "[[B>A]]"}], None, [None, {"score": None}],
-        [{"score": "A=B", "judgment": "x"}, {"score": "error"}], [{"score": "B>>A"}],
-    ]  # fmt: skip
+        [{"score": "A>>B"}, {"score": "[[B>A]]"}],
+        None,
+        [None, {"score": None}],
+        [{"score": "A=B", "judgment": "x"}, {"score": "error"}],
+        [{"score": "B>>A"}],
+    ]
     rows = [{"question_id": n, "model": "m", "judge": "j", "games": g} for n, g in enumerate(games)]
     text = "\n".join(map(json.dumps, [*rows, {**rows[0], "model": "gpt-4-0314"}])) + "\n\n"
     votes = crowdsift.read(write(tmp_path / "m.jsonl", text))
@@ -220,13 +223,7 @@ def test_llmbar_nests_both_orders(tmp_path: Path) -> None:
     early = {f"swap = {swap}": {"winner": "1"} for swap in (False, True)}
     late = {"swap = False": {"winner": "1"}, "swap = True": {"winner": None}}
     rows = [
-        {
-            "input": f"task {n}",
-            "output_1": f"one {n}",
-            "output_2": f"two {n}",
-            "label": 1,
-            "results": results,
-        }
+        {"input": f"task {n}", "output_1": f"one {n}", "output_2": f"two {n}", "label": 1, "results": results}
         for n, results in enumerate(([early], [early, late], {"swap = True": {"winner": 2}}))
     ]
     for judge in ("GPT-4/Vanilla", "PaLM2/CoT"):
@@ -246,10 +243,7 @@ def test_llmbar_nests_both_orders(tmp_path: Path) -> None:
 
 
 def test_paths_of_workers(tmp_path: Path) -> None:
-    rows = [
-        {"left": "a", "right": "b", "winner": "left"},
-        {"left": "b", "right": "c", "winner": "tie"},
-    ]
+    rows = [{"left": "a", "right": "b", "winner": "left"}, {"left": "b", "right": "c", "winner": "tie"}]
     for name in ("x/ann.json", "x/bob.json"):
         write(tmp_path / name, rows)
     votes = crowdsift.read(tmp_path / "x", worker_from_path=True)
@@ -271,9 +265,17 @@ def test_paths_of_workers(tmp_path: Path) -> None:
 def test_verdict_files_are_updated(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     for judge in ("ann", "bob", "cyd", "dan", "eve"):
-        rows = [{"id": f"p{task}", "output_1": f"{task} one", "output_2": f"{task} two",
-                 "swap": swap, "winner": "12"[(task + int(rng.random() < 0.15)) % 2]}
-                for task in range(40) for swap in (False, True)]  # fmt: skip
+        rows = [
+            {
+                "id": f"p{task}",
+                "output_1": f"{task} one",
+                "output_2": f"{task} two",
+                "swap": swap,
+                "winner": "12"[(task + int(rng.random() < 0.15)) % 2],
+            }
+            for task in range(40)
+            for swap in (False, True)
+        ]
         for part in (tmp_path / "all", tmp_path / ("new" if judge == "cyd" else "old")):
             write(part / judge / "result.json", rows)
     crowdsift.fit(tmp_path / "old", worker_from_path=True).save(tmp_path / "fit")
@@ -322,9 +324,12 @@ def test_files_of_two_formats(tmp_path: Path) -> None:
 def test_graded_fits_keep_no_votes(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     pairs = [rng.permutation(6)[:2] for _ in range(300)]
-    rows = {"left": [f"i{a}" for a, _ in pairs], "right": [f"i{b}" for _, b in pairs],
-            "winner": [("A>>B" if a - b > 2 else "A>B") if a > b else "B>A" for a, b in pairs],
-            "worker": [f"w{k % 5}" for k in range(300)]}  # fmt: skip
+    rows = {
+        "left": [f"i{a}" for a, _ in pairs],
+        "right": [f"i{b}" for _, b in pairs],
+        "winner": [("A>>B" if a - b > 2 else "A>B") if a > b else "B>A" for a, b in pairs],
+        "worker": [f"w{k % 5}" for k in range(300)],
+    }
     for method in ("sift", "bt"):
         crowdsift.fit(rows, method).save(tmp_path / method)
         saved = crowdsift.load(tmp_path / method)
@@ -361,18 +366,13 @@ def test_columns_of_workers(tmp_path: Path) -> None:
         assert sorted(votes.outcome.tolist()) == [0, 0, 0.5, 1]
     assert votes.intake is not None
     assert "r_bob (2)" in votes.intake.notes[0]
-    assert line(crowdsift.read(path, worker_columns="r_", where="topic = 't'"))[:3] == (
-        "plain",
-        6,
-        3,
-    )
+    assert line(crowdsift.read(path, worker_columns="r_", where="topic = 't'"))[:3] == ("plain", 6, 3)
     with pytest.raises(InputError, match="no column 'rater' for the answers of a worker"):
         crowdsift.read(path, worker_columns="rater")
 
 
 @pytest.mark.parametrize(
-    "answers",
-    ["A B equal", "1 2 0", "1.0 2.0 0.0", "first second tie", "A>B B>>A A=B", "resp_a resp_b tie"],
+    "answers", ["A B equal", "1 2 0", "1.0 2.0 0.0", "first second tie", "A>B B>>A A=B", "resp_a resp_b tie"]
 )
 def test_answers_that_cannot_be_misread(answers: str) -> None:
     for each in (answers.split(), ["Image A", "Image B", "same"]):
@@ -384,8 +384,12 @@ def test_answers_that_cannot_be_misread(answers: str) -> None:
 
 @pytest.mark.parametrize("answers", [("0", "1"), ("-1", "0", "1"), ("A", "B", "C"), ("A", "what")])
 def test_answers_that_could_be_misread_are_refused(answers: tuple[str, ...]) -> None:
-    rows = {"left": ["x"] * len(answers), "right": ["y"] * len(answers), "winner": list(answers),
-            "worker": ["w"] * len(answers)}  # fmt: skip
+    rows = {
+        "left": ["x"] * len(answers),
+        "right": ["y"] * len(answers),
+        "winner": list(answers),
+        "worker": ["w"] * len(answers),
+    }
     with pytest.raises(InputError, match="neither side"):
         crowdsift.read(rows)
 
@@ -397,12 +401,7 @@ def test_labels_of_items_go_before_words() -> None:
 
 @pytest.mark.parametrize(("given", "meant"), [((1, 2, 2), (1, 0, 0)), ((-1, 0, 1), (0, 0.5, 1))])
 def test_outcomes_of_other_ranges(given: tuple[int, ...], meant: tuple[float, ...]) -> None:
-    rows = {
-        "first": list("abc"),
-        "second": list("xyz"),
-        "outcome": list(given),
-        "worker": list("uvw"),
-    }
+    rows = {"first": list("abc"), "second": list("xyz"), "outcome": list(given), "worker": list("uvw")}
     assert outcomes(rows) == list(meant)
 
 
@@ -411,10 +410,7 @@ def test_two_formats_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "both.jsonl", "\n".join(map(json.dumps, [arena, alpaca(1)])))
     with pytest.raises(InputError, match=r"the columns of two formats, alpaca-eval .* and arena"):
         crowdsift.read(path)
-    one, two = (
-        write(tmp_path / "x" / "a.json", [arena]),
-        write(tmp_path / "x" / "b.json", [alpaca(1)]),
-    )
+    one, two = (write(tmp_path / "x" / "a.json", [arena]), write(tmp_path / "x" / "b.json", [alpaca(1)]))
     with pytest.raises(InputError, match=f"{two}: no column 'model_a', which {one} has"):
         crowdsift.read(tmp_path / "x")
 
@@ -426,8 +422,4 @@ def test_comparative_judgement_as_files_have_it(tmp_path: Path) -> None:
     assert line(votes) == ("comparative-judgement", 5, 3, 0, 2)
     assert votes.workers.tolist() == ["7", "8"]
     renamed = "username,userchosen,usernotchosen\nu,a,b\nv,b,a\n"
-    assert line(crowdsift.read(write(tmp_path / "cj.csv", renamed)))[:3] == (
-        "comparative-judgement",
-        2,
-        2,
-    )
+    assert line(crowdsift.read(write(tmp_path / "cj.csv", renamed)))[:3] == ("comparative-judgement", 2, 2)

@@ -101,10 +101,7 @@ print(n, seen.count(2))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
 def test_killed_at_every_call_the_old_files_or_the_new_ones_are_there(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FOLDER_KILLS, str(tmp_path / "place")],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", FOLDER_KILLS, str(tmp_path / "place")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     kills, new = map(int, done.stdout.split())
     assert kills > 20
@@ -118,8 +115,9 @@ def test_killed_at_any_call_the_old_fit_or_the_new_one_is_there(tmp_path, method
         small(seed, method).save(tmp_path / name)
     done = subprocess.run(
         [sys.executable, "-c", KILLS, *(str(tmp_path / x) for x in ("old", "new", "place"))],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     kills, new = map(int, done.stdout.split())
     assert kills > 20

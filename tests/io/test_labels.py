@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_csv_labels_stay_as_written(tmp_path: Path) -> None:
-    text = (
-        'winner,loser,worker\n007,7,1.0\n"a ""b"", c"," lead",1\n"two\nlines",日本語,NULL\n'
-        "nan,NA,true\nИ,é,#x\n"
-    )
+    text = 'winner,loser,worker\n007,7,1.0\n"a ""b"", c"," lead",1\n"two\nlines",日本語,NULL\nnan,NA,true\nИ,é,#x\n'
     votes = read(written(tmp_path / "v.csv", text))
     items = ["007", "7", 'a "b", c', " lead", "two\nlines", "日本語", "nan", "NA", "И", "é"]
     assert votes.items.tolist() == sorted(items)
@@ -91,9 +88,7 @@ def test_one_long_label_is_not_paid_for_in_every_row() -> None:
         tracemalloc.stop()
 
 
-LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
-    lambda label: label.strip()
-)
+LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(lambda label: label.strip())
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

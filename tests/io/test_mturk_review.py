@@ -13,8 +13,17 @@ import pytest
 import crowdsift
 from crowdsift import cli
 
-HEADER = ["AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.a",
-          "Input.b", "Answer.choice", "Approve", "Reject"]  # fmt: skip
+HEADER = [
+    "AssignmentId",
+    "WorkerId",
+    "AssignmentStatus",
+    "WorkTimeInSeconds",
+    "Input.a",
+    "Input.b",
+    "Answer.choice",
+    "Approve",
+    "Reject",
+]
 
 
 def batch(path):
@@ -34,8 +43,15 @@ def batch(path):
 
 def test_the_command_fills_in_what_to_upload(tmp_path, monkeypatch, capsys):
     rows = batch(tmp_path / "batch.csv")
-    command = ["crowdsift", "fit", str(tmp_path / "batch.csv"), "--out", str(tmp_path / "fit"),
-               "--mturk-review", str(tmp_path / "review.csv")]  # fmt: skip
+    command = [
+        "crowdsift",
+        "fit",
+        str(tmp_path / "batch.csv"),
+        "--out",
+        str(tmp_path / "fit"),
+        "--mturk-review",
+        str(tmp_path / "review.csv"),
+    ]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -78,10 +94,7 @@ def zipped(path):
 
 def long_field(path):
     header, *rows = path.read_text().splitlines()
-    more = [
-        f"{header},Input.note",
-        *(f"{row},{'n' * 140_000 if not i else ''}" for i, row in enumerate(rows)),
-    ]
+    more = [f"{header},Input.note", *(f"{row},{'n' * 140_000 if not i else ''}" for i, row in enumerate(rows))]
     path.write_text("\n".join(more) + "\n")
 
 
@@ -107,9 +120,7 @@ def test_batches_of_any_form_give_times_and_go_back(change, run, tmp_path):
     csv.field_size_limit(1_000_000)
     with review.open(newline="") as file:
         filled = list(csv.DictReader(file))
-    assert [[row[name] for name in HEADER[:7]] for row in filled] == [
-        [str(entry) for entry in row[:7]] for row in rows
-    ]
+    assert [[row[name] for name in HEADER[:7]] for row in filled] == [[str(entry) for entry in row[:7]] for row in rows]
     assert {row["Approve"] for row in filled} == {"", "x"}
 
 
@@ -127,15 +138,7 @@ def test_rows_that_are_no_votes_go_back_too(run, tmp_path):
     rows = batch(path)
     with path.open("a") as file:  # a duplicate assignment, no answer, and no record
         file.write(",".join(map(str, rows[0])) + "\nx1,W3,Submitted,99,x1,x2,,,\nx2,W3\n")
-    words = (
-        "--skip-bad",
-        "--bad-rows",
-        tmp_path / "bad.csv",
-        "--method",
-        "bora-map",
-        "--out",
-        tmp_path / "fit",
-    )
+    words = ("--skip-bad", "--bad-rows", tmp_path / "bad.csv", "--method", "bora-map", "--out", tmp_path / "fit")
     assert run("fit", path, *words, "--mturk-review", tmp_path / "review.csv")[0] == 0
     with (tmp_path / "review.csv").open() as file:
         found = [row["AssignmentId"] for row in csv.DictReader(file)]

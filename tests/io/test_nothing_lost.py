@@ -35,8 +35,7 @@ def test_folders_named_like_columns_change_nothing(tmp_path: Path, suffix: str) 
     folder = tmp_path / "weight=5" / "worker=bob"
     folder.mkdir(parents=True)
     path = folder / f"votes.{suffix}"
-    rows = [dict(zip(("winner", "loser", "worker"), row.split(","), strict=True))
-            for row in ROWS.split()]  # fmt: skip
+    rows = [dict(zip(("winner", "loser", "worker"), row.split(","), strict=True)) for row in ROWS.split()]
     if suffix == "csv":
         path.write_text(HEADER + ROWS)
     elif suffix == "jsonl":
@@ -74,10 +73,8 @@ def test_a_flipped_bit_far_inside_a_gzip_is_noticed(tmp_path: Path) -> None:
 
 
 AWKWARD = {
-    "line feed in the header of a CRLF file": '"win\nner",winner,loser,worker\r\n'
-    "1,a,b,x\r\n2,b,c,y\r\n3,a,c,x\r\n",
-    "blank line before such a header": '\r\n"win\nner",winner,loser,worker\r\n'
-    "1,a,b,x\r\n2,b,c,y\r\n3,a,c,x\r\n",
+    "line feed in the header of a CRLF file": '"win\nner",winner,loser,worker\r\n1,a,b,x\r\n2,b,c,y\r\n3,a,c,x\r\n',
+    "blank line before such a header": '\r\n"win\nner",winner,loser,worker\r\n1,a,b,x\r\n2,b,c,y\r\n3,a,c,x\r\n',
     "blank lines between": "winner,loser,worker\n\na,b,x\n  \nb,c,y\n\na,c,x\n\n",
     "line breaks in cells": 'winner,loser,worker,note\na,b,x,"1\r\n2\n3"\nb,c,y,""\na,c,x,"\n"',
     "mixed line ends": "winner,loser,worker\r\na,b,x\nb,c,y\r\na,c,x",
@@ -116,17 +113,13 @@ def test_records_are_counted_as_the_csv_module_does(tmp_path: Path, seed: int) -
     cells = ["a", "", '"q"', '"x\ny"', '"x\r\ny"', '"a ""b"" c"', " ", "é", '""']
     end = ["\n", "\r\n"][seed % 2]
     text = "".join(
-        ""
-        if random.random() < 0.1
-        else ",".join(random.choice(cells, 3)) + end * random.integers(1, 3)
+        "" if random.random() < 0.1 else ",".join(random.choice(cells, 3)) + end * random.integers(1, 3)
         for _ in range(50)
     )
     path = tmp_path / "v.csv"
     path.write_bytes(text.encode())
     with path.open(newline="", encoding="utf-8") as file:
-        expected = sum(
-            len(row) > 1 or any(cell.strip() for cell in row) for row in csv.reader(file)
-        )
+        expected = sum(len(row) > 1 or any(cell.strip() for cell in row) for row in csv.reader(file))
     assert count_records(str(path), False, "v.csv", quotes=True) == expected
 
 
@@ -155,9 +148,9 @@ def test_nanoseconds_are_refused_not_cut(tmp_path: Path) -> None:
         f"COPY (SELECT {stamp.format(1)} AS winner, {stamp.format(2)} AS loser, 'x' AS worker) "
         f"TO '{path}' (FORMAT parquet)"
     )
-    frame = pl.DataFrame(
-        {"winner": [1], "loser": [2], "worker": ["x"]},
-    ).with_columns(pl.col("winner", "loser").cast(pl.Datetime("ns")))
+    frame = pl.DataFrame({"winner": [1], "loser": [2], "worker": ["x"]}).with_columns(
+        pl.col("winner", "loser").cast(pl.Datetime("ns"))
+    )
     for source in (path, frame):
         with pytest.raises(InputError, match="finer than microseconds"):
             crowdsift.read(source)
@@ -218,8 +211,7 @@ def test_odd_names_of_files_mislead_nobody(tmp_path: Path) -> None:
     assert crowdsift.read(folder / "v[1].csv").items.tolist() == ["a", "b", "c"]
     path = tmp_path / "binary_as_x.parquet"
     duckdb.sql(
-        "COPY (SELECT 'a' AS winner, 'b' AS loser, 7 AS file_row_number, 'x' AS worker) "
-        f"TO '{path}' (FORMAT parquet)"
+        f"COPY (SELECT 'a' AS winner, 'b' AS loser, 7 AS file_row_number, 'x' AS worker) TO '{path}' (FORMAT parquet)"
     )
     assert crowdsift.read(path).workers.tolist() == ["x"]
     votes = crowdsift.read(path, columns={"worker": "file_row_number"})
@@ -279,9 +271,7 @@ def test_messages_are_never_longer_than_a_screen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("amount", ["1e400GB", "9" * 400 + "GB", "0.0000001B", "-5GB", "nanGB"])
-def test_absurd_amounts_of_memory_are_refused(
-    amount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absurd_amounts_of_memory_are_refused(amount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "v.csv"
     path.write_text(HEADER + ROWS)
     monkeypatch.setenv("CROWDSIFT_MEMORY", amount)
@@ -306,11 +296,14 @@ def test_temporary_folders_are_private_and_those_of_killed_runs_removed(
     places = {"TMPDIR": str(tmp_path)}
     runs = [
         subprocess.Popen(
-            [sys.executable, "-c", HOLDS], env=os.environ | places, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-c", HOLDS],
+            env=os.environ | places,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     killed, alive = (Path(run.stdout.readline().strip()) for run in runs)
     # Where containers share the folder the number of a process is nobody's, or another's here.
     there = tmp_path / f"crowdsift-tmp-0-{runs[0].pid}-other"
@@ -328,9 +321,7 @@ def test_temporary_folders_are_private_and_those_of_killed_runs_removed(
     runs[1].communicate("\n")
 
 
-def test_no_room_for_temporary_files_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_for_temporary_files_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "v.csv"
     path.write_text(HEADER + ROWS)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))

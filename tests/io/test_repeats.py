@@ -26,8 +26,7 @@ def drawn(items: int, workers: int, count: int, seed: int) -> list[list[str]]:
     two = (one + random.integers(1, items, count)) % items
     won = random.random(count) < 1.0 / (1.0 + np.exp(-slope[who] * (score[one] - score[two])))
     return [
-        [f"i{a if up else b}", f"i{b if up else a}", f"w{w}"]
-        for a, b, w, up in zip(one, two, who, won, strict=True)
+        [f"i{a if up else b}", f"i{b if up else a}", f"w{w}"] for a, b, w, up in zip(one, two, who, won, strict=True)
     ]
 
 
@@ -59,9 +58,7 @@ def test_rows_uploaded_twice_are_warned_about(tmp_path: Path, order: str) -> Non
     ("items", "workers", "count"),
     [(40, 30, 2000), (5, 4, 300), (20, 1, 4000), (60, 600, 9000), (2, 50, 900), (10, 10, 3000)],
 )
-def test_rows_that_repeat_by_chance_are_no_warning(
-    tmp_path: Path, items: int, workers: int, count: int
-) -> None:
+def test_rows_that_repeat_by_chance_are_no_warning(tmp_path: Path, items: int, workers: int, count: int) -> None:
     for seed in range(5):
         rows = drawn(items, workers, count, seed)
         for name, each in (("drawn", rows), ("sorted", sorted(rows))):
@@ -77,8 +74,7 @@ def test_rows_that_repeat_by_chance_are_no_warning(
 def test_further_columns_tell_votes_apart(tmp_path: Path) -> None:
     """One judge, few pairs: only a time says whether a row is a vote of its own."""
     rows = drawn(6, 1, 2000, seed=1)
-    timed = [[*row, f"2026-01-{1 + n % 28:02d} 10:{n // 60:02d}:{n % 60:02d}"]
-             for n, row in enumerate(rows)]  # fmt: skip
+    timed = [[*row, f"2026-01-{1 + n % 28:02d} 10:{n // 60:02d}:{n % 60:02d}"] for n, row in enumerate(rows)]
     header = [*HEADER, "time"]
     alone = read(csv_file(tmp_path / "alone.csv", timed, header)).intake
     assert alone is not None
@@ -122,9 +118,7 @@ def test_files_of_the_same_content_are_refused(tmp_path: Path, kind: str) -> Non
     for name in ("votes-1", "votes-2"):
         path = csv_file(tmp_path / f"{name}.csv", rows)
         if kind == "parquet":
-            pytest.importorskip("duckdb").read_csv(str(path)).write_parquet(
-                str(tmp_path / f"{name}.parquet")
-            )
+            pytest.importorskip("duckdb").read_csv(str(path)).write_parquet(str(tmp_path / f"{name}.parquet"))
     with pytest.raises(InputError, match=rf"votes-2\.{kind}: the same content as .*votes-1"):
         read(tmp_path / f"votes-*.{kind}")
 
@@ -141,9 +135,7 @@ def test_small_files_may_be_equal_and_folders_tell_files_apart(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("header", [["winner", "loser"], ["left", "right", "winner"]])
-def test_files_without_a_worker_are_not_pooled_in_silence(
-    tmp_path: Path, header: list[str]
-) -> None:
+def test_files_without_a_worker_are_not_pooled_in_silence(tmp_path: Path, header: list[str]) -> None:
     """The second layout is that of evalica, which never has workers."""
     for seed, judge in enumerate(("gpt", "claude")):
         rows = drawn(8, 1, 60, seed)

@@ -17,9 +17,7 @@ SEEDS = (1, 7)
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def samples(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path
-) -> Path:
+def samples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Path:
     """The files that the generator beside the data writes, drawn from a known truth."""
     make = data_dir.parent / "samples" / "make.py"
     if not make.is_file():

@@ -23,8 +23,9 @@ def test_parts_leave_everything_out_once(votes: crowdsift.Comparisons, scheme: s
     for kept, out in parts_of(votes, scheme, 4, seed=3):
         left += out.total_weight
         assert kept.total_weight + out.total_weight == votes.total_weight
-        pairs = [set(zip(np.minimum(v.first, v.second), np.maximum(v.first, v.second),
-                         strict=True)) for v in (kept, out)]  # fmt: skip
+        pairs = [
+            set(zip(np.minimum(v.first, v.second), np.maximum(v.first, v.second), strict=True)) for v in (kept, out)
+        ]
         workers = [set(v.worker_codes().tolist()) for v in (kept, out)]
         assert scheme != "pairs" or not pairs[0] & pairs[1]
         assert scheme != "workers" or not workers[0] & workers[1]

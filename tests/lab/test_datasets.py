@@ -205,6 +205,4 @@ def test_the_checksum_of_mtbench_is_that_of_our_copy(data_dir):
         f'"turn":{turn},"winner":"{sides[winner]}"}}\n'
         for left, right, winner, worker, question, turn in rows
     )
-    assert datasets._SOURCES["mtbench"].checksum == (
-        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    )
+    assert datasets._SOURCES["mtbench"].checksum == (f"sha256:{hashlib.sha256(text.encode()).hexdigest()}")

@@ -148,9 +148,7 @@ def test_written_files_read_back_equal(tmp_path, model):
     assert header == ["left", "right", "winner", "worker"]
     items, workers = drawn.items, drawn.workers
     winner = np.where(drawn.outcome == 1, "left", "right")
-    expected = zip(
-        items[drawn.first], items[drawn.second], winner, workers[drawn.worker], strict=True
-    )
+    expected = zip(items[drawn.first], items[drawn.second], winner, workers[drawn.worker], strict=True)
     assert lines == [list(line) for line in expected]
 
     for name, labels, wanted in (

@@ -56,9 +56,7 @@ def test_adversaries_answer_the_opposite():
 
 
 def test_ties_stay_ties_for_adversaries():
-    votes = Comparisons.from_arrays(
-        ["a", "b"], ["b", "c"], worker=[1, 2], outcome=[0.5, 0.5], sides_known=True
-    )
+    votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=[1, 2], outcome=[0.5, 0.5], sides_known=True)
     outcome, _, _ = spam_of(add_spammers(votes, "adversarial", 100), "adversarial")
     assert (outcome == 0.5).all()
 
@@ -70,9 +68,7 @@ def test_combined_is_a_quarter_each(votes):
 
 
 def test_unknown_sides_are_fixed_for_a_pair():
-    honest = Comparisons.from_arrays(
-        ["a", "b", "c", "a"] * 5, ["b", "a", "a", "c"] * 5, worker=list(range(4)) * 5
-    )
+    honest = Comparisons.from_arrays(["a", "b", "c", "a"] * 5, ["b", "a", "a", "c"] * 5, worker=list(range(4)) * 5)
     spammed = add_spammers(honest, "left", 100, seed=4)
     assert spammed.sides_known
     shown = {(a, b) for a, b in zip(spammed.first.tolist(), spammed.second.tolist(), strict=True)}

@@ -39,9 +39,7 @@ def test_slopes_know_no_scale_of_the_scores(scale):
     drawn = crowdsift.simulate(12, 9, 3000, seed=2)
     passes = choose_engine("cpu", drawn.comparisons(), 1).slopes
     plain = passes.profile(drawn.scores, np.ones(9), SlopePrior(1.0, 1.0, 1e-2))
-    other = passes.profile(
-        scale * drawn.scores, np.ones(9) / scale, SlopePrior(1.0 / scale, scale**2, 1e-2)
-    )
+    other = passes.profile(scale * drawn.scores, np.ones(9) / scale, SlopePrior(1.0 / scale, scale**2, 1e-2))
     np.testing.assert_allclose(scale * other.slopes, plain.slopes, rtol=1e-12)
     assert other.value == pytest.approx(plain.value, rel=1e-12)
 
@@ -49,10 +47,13 @@ def test_slopes_know_no_scale_of_the_scores(scale):
 def test_slopes_on_which_newton_goes_to_and_fro():
     """From here plain Newton steps jump between -2 and 1.8 without end."""
     votes = Comparisons.from_codes(
-        np.array([0, 0, 1, 1, 2, 2], np.uint32), np.array([2, 5, 3, 5, 3, 4], np.uint32),
-        worker=np.array([0, 1, 1, 1, 1, 1], np.uint32), weight=np.array([5, 0.5, 1, 0.5, 1.5, 0.5]),
-        items=np.arange(6).astype(object), workers=np.arange(2).astype(object),
-    )  # fmt: skip
+        np.array([0, 0, 1, 1, 2, 2], np.uint32),
+        np.array([2, 5, 3, 5, 3, 4], np.uint32),
+        worker=np.array([0, 1, 1, 1, 1, 1], np.uint32),
+        weight=np.array([5, 0.5, 1, 0.5, 1.5, 0.5]),
+        items=np.arange(6).astype(object),
+        workers=np.arange(2).astype(object),
+    )
     scores = np.array([2.310280, 2.623752, -0.883019, 2.177693, -1.016709, -1.005411])
     prior = SlopePrior(0.8, 2.0, 1e-9)
     rng = np.random.default_rng(0)
@@ -73,10 +74,13 @@ def test_long_and_empty_runs_of_workers():
     second = (first + rng.integers(1, 50, size=n)) % 50
     worker = np.where(rng.random(n) < 0.5, 3, rng.integers(4, 400, size=n))
     votes = Comparisons.from_codes(
-        first.astype(np.uint32), second.astype(np.uint32), worker=worker.astype(np.uint32),
-        outcome=rng.choice([0.0, 0.5, 1.0], n), items=np.arange(50).astype(object),
+        first.astype(np.uint32),
+        second.astype(np.uint32),
+        worker=worker.astype(np.uint32),
+        outcome=rng.choice([0.0, 0.5, 1.0], n),
+        items=np.arange(50).astype(object),
         workers=np.arange(400).astype(object),
-    )  # fmt: skip
+    )
     scores, v = rng.normal(size=(2, 50))
     prior = SlopePrior(0.5, 1.0, 1e-10)
 

@@ -38,9 +38,7 @@ def found_mode(votes, X):
     values = standardised_block("g", "columns", names, names, X).values
     rule = StoppingRule("largest step of a score", 1e-8, 200)
     scores, at, _ = minimise_with_slopes(engine, penalty=1.0, mean=MEAN, sd=SD, rule=rule)
-    mode = feature_map.mode_with_features(
-        engine, [values], mean=MEAN, sd=SD, rule=rule, start=(scores, at.slopes)
-    )
+    mode = feature_map.mode_with_features(engine, [values], mean=MEAN, sd=SD, rule=rule, start=(scores, at.slopes))
     return mode, engine, values
 
 
@@ -65,9 +63,7 @@ def test_the_evidence_is_laplaces_written_out():
     votes, X, _ = drawn(0)
     mode, engine, values = found_mode(votes, X)
     rho = float(mode.item_prior.shares[0])
-    plain = minimise_with_slopes(
-        engine, penalty=1.0, mean=MEAN, sd=SD, rule=StoppingRule("", 1e-8, 200)
-    )
+    plain = minimise_with_slopes(engine, penalty=1.0, mean=MEAN, sd=SD, rule=StoppingRule("", 1e-8, 200))
     modes = [
         (rho * values.astype(float) @ values.T + (1 - rho) * np.eye(60), mode.means, mode.at),
         (np.eye(60), *plain[:2]),
@@ -92,9 +88,7 @@ def test_the_evidence_is_laplaces_written_out():
             assert sigma @ mode.system.rhs == pytest.approx(r, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("total", "best"), [(0.5, -2.6), (0.5, -0.7), (0.5, 0.0), (0.5, 0.6), (0.96, 3.85)]
-)
+@pytest.mark.parametrize(("total", "best"), [(0.5, -2.6), (0.5, -0.7), (0.5, 0.0), (0.5, 0.6), (0.96, 3.85)])
 def test_the_sum_of_the_shares_is_found_by_golden_section(total, best):
     """Of an evidence whose maximum is known, in the log-odds of the sum."""
     asked = []
@@ -105,9 +99,7 @@ def test_the_sum_of_the_shares_is_found_by_golden_section(total, best):
         return SimpleNamespace(evidence=-((np.log(share / (1 - share)) - best) ** 2))
 
     start = total * np.array([0.6, 0.4])
-    found = feature_map._best_sum(
-        settled, SimpleNamespace(item_prior=SimpleNamespace(shares=start))
-    )
+    found = feature_map._best_sum(settled, SimpleNamespace(item_prior=SimpleNamespace(shares=start)))
     assert len(asked) == 12  # two, and one a section
     assert max(each.sum() for each in asked) <= 0.98  # items have something of their own
     assert found.evidence > -((4.0 * 0.618**11) ** 2)
@@ -192,9 +184,7 @@ def test_features_are_used_where_they_say_something_and_score_others(tmp_path):
     noise = np.random.default_rng(7).normal(size=(60, 4))
     without = crowdsift.fit(votes, "bora-map", items={"item": np.arange(60), "x": noise})
     assert not without.summary["item_features"]["used"]
-    assert without.scores_of(votes.items) == pytest.approx(
-        crowdsift.fit(votes, "bora-map").scores_of(votes.items)
-    )
+    assert without.scores_of(votes.items) == pytest.approx(crowdsift.fit(votes, "bora-map").scores_of(votes.items))
 
 
 def test_too_many_items_are_refused(monkeypatch):

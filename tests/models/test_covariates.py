@@ -28,10 +28,13 @@ def judged(seed=0, rho=0.6, items=20, workers=10, each=100, side=0.0, width=0.0,
     at = rng.random(len(who))
     left, right = at < 1 / (1 + np.exp(width - z)), at > 1 / (1 + np.exp(-width - z))
     table = {
-        "left": a, "right": b, "worker": who,
+        "left": a,
+        "right": b,
+        "worker": who,
         "winner": np.where(left, "left", np.where(right, "right", "tie")),
-        "left_chars": np.exp(length[0]), "right_chars": np.exp(length[1]),
-    }  # fmt: skip
+        "left_chars": np.exp(length[0]),
+        "right_chars": np.exp(length[1]),
+    }
     if extra:
         table["noise"] = rng.normal(size=len(who))
     return table, r, gamma
@@ -60,14 +63,17 @@ def test_coefficients_do_not_depend_on_the_order_of_items(tmp_path, capsys):
     """A vote told the other way round is the same vote; a saved fit has the same coefficients."""
     table, _, _ = judged(seed=1, each=60)
     votes = crowdsift.read(table, covariates="chars", sides=False)
-    turned = {**table, "left": table["right"], "right": table["left"],
-              "winner": np.where(table["winner"] == "left", "right", "left"),
-              "left_chars": table["right_chars"], "right_chars": table["left_chars"]}  # fmt: skip
+    turned = {
+        **table,
+        "left": table["right"],
+        "right": table["left"],
+        "winner": np.where(table["winner"] == "left", "right", "left"),
+        "left_chars": table["right_chars"],
+        "right_chars": table["left_chars"],
+    }
     other = crowdsift.read(turned, covariates="chars", sides=False)
     one, two = crowdsift.fit(votes), crowdsift.fit(other)
-    np.testing.assert_allclose(
-        one.coefficients["coefficient"], two.coefficients["coefficient"], atol=1e-3
-    )
+    np.testing.assert_allclose(one.coefficients["coefficient"], two.coefficients["coefficient"], atol=1e-3)
     one.save(tmp_path)
     again = crowdsift.load(tmp_path)
     show_fit(again)
@@ -99,8 +105,7 @@ def test_covariates_foretell_left_out_votes():
     votes = crowdsift.read(table, covariates="chars")
     without = votes.with_features(None)
     found, plain = (
-        cross_validate(each, [crowdsift.Sift()], schemes=["votes"], count=2)[0]["log_loss"]
-        for each in (votes, without)
+        cross_validate(each, [crowdsift.Sift()], schemes=["votes"], count=2)[0]["log_loss"] for each in (votes, without)
     )
     assert found < plain
     assert left_out_log_likelihood(votes, crowdsift.Sift(), count=2) > left_out_log_likelihood(
@@ -129,15 +134,16 @@ def test_a_covariate_that_items_have_is_only_a_difference_between_judges():
 
 @pytest.mark.parametrize(
     ("columns", "wanted"),
-    [({"left_chars": [2.0, 1.0], "right_chars": [1.0, 4.0]}, [np.log(2), -np.log(4)]),
-     ({"left_chars": [0, 1], "right_chars": [1, 3]}, [-np.log(2), -np.log(2)]),
-     ({"left_chars": [-1.0, 1.0], "right_chars": [1.0, 3.0]}, [-2.0, -2.0]),
-     ({"chars_left": ["yes", "no"], "chars_right": ["no", "no"]}, [1.0, 0.0]),
-     ({"chars": [0.5, -2.0]}, [0.5, -2.0])],
-)  # fmt: skip
+    [
+        ({"left_chars": [2.0, 1.0], "right_chars": [1.0, 4.0]}, [np.log(2), -np.log(4)]),
+        ({"left_chars": [0, 1], "right_chars": [1, 3]}, [-np.log(2), -np.log(2)]),
+        ({"left_chars": [-1.0, 1.0], "right_chars": [1.0, 3.0]}, [-2.0, -2.0]),
+        ({"chars_left": ["yes", "no"], "chars_right": ["no", "no"]}, [1.0, 0.0]),
+        ({"chars": [0.5, -2.0]}, [0.5, -2.0]),
+    ],
+)
 def test_columns_of_covariates(columns, wanted):
-    table = {"left": ["a", "c"], "right": ["b", "d"], "winner": ["left", "right"],
-             "worker": [1, 2], **columns}  # fmt: skip
+    table = {"left": ["a", "c"], "right": ["b", "d"], "winner": ["left", "right"], "worker": [1, 2], **columns}
     votes = crowdsift.read(table, covariates=["chars"])
     np.testing.assert_allclose(votes.features[:, 0], wanted, rtol=1e-6)
 
@@ -155,12 +161,10 @@ def test_bad_covariates_are_refused_with_their_place():
     with pytest.raises(RequestError, match="unknown option features"):
         crowdsift.fit(table, features="chars")
     same = {**table, "chars": [0.0, 0.0]}
-    assert any(
-        "0 for every vote" in each for each in crowdsift.fit(same, covariates="chars").warnings
-    )
+    assert any("0 for every vote" in each for each in crowdsift.fit(same, covariates="chars").warnings)
     with pytest.raises(RequestError, match="not both at once"):
-        crowdsift.fit({**table, "chars": [1.0, 2.0]}, covariates="chars",
-                      items={"item": ["a", "b", "c"], "x": [1.0, 2.0, 4.0]})  # fmt: skip
+        crowdsift.fit(
+            {**table, "chars": [1.0, 2.0]}, covariates="chars", items={"item": ["a", "b", "c"], "x": [1.0, 2.0, 4.0]}
+        )
     with pytest.raises(RequestError, match="differ by context"):
-        crowdsift.fit({**table, "topic": ["x", "x"], "chars": [1.0, 2.0]}, covariates="chars",
-                      by="topic")  # fmt: skip
+        crowdsift.fit({**table, "topic": ["x", "x"], "chars": [1.0, 2.0]}, covariates="chars", by="topic")

@@ -128,8 +128,10 @@ def test_offsets_and_left_out_votes():
     found, rng = estimate.dimensions, np.random.default_rng(2)
     worker, first, second = 5, 1, 2
     a = rng.multivariate_normal(found.weights[worker], found.weight_covariance[worker], 200_000)
-    draw = [rng.multivariate_normal(found.positions[i], found.position_covariance[i] * 30 / 29,
-                                    200_000) for i in (first, second)]  # fmt: skip
+    draw = [
+        rng.multivariate_normal(found.positions[i], found.position_covariance[i] * 30 / 29, 200_000)
+        for i in (first, second)
+    ]
     z = (a * (draw[0] - draw[1]))[:, 1:].sum(1)
     mean, variance = found.offsets(*(np.array([k]) for k in (worker, first, second)))
     assert abs(mean[0] - z.mean()) < 0.02
@@ -165,15 +167,15 @@ def test_votes_decide_how_near_to_nothing_random_workers_are():
     i = rng.integers(30, size=len(s))
     j = (i + rng.integers(1, 30, len(s))) % 30
     joined = crowdsift.Comparisons.from_arrays(
-        np.append(votes.first, i), np.append(votes.second, j),
+        np.append(votes.first, i),
+        np.append(votes.second, j),
         worker=np.append(votes.worker_codes(), s + votes.n_workers),
         outcome=np.append(votes.outcome, rng.integers(2, size=len(s))),
         weight=np.append(votes.weight, np.ones(len(s))),
-    )  # fmt: skip
+    )
     workers = estimate_votes(crowdsift.Sift(dimensions=2), joined, CPU).workers
     at = np.array([int(label) for label in joined.workers])
-    lower, upper = (v[np.argsort(at)][-20:] for v in (workers.reliability_lower,
-                                                      workers.reliability_upper))  # fmt: skip
+    lower, upper = (v[np.argsort(at)][-20:] for v in (workers.reliability_lower, workers.reliability_upper))
     assert np.mean((lower < 0.0) & (upper > 0.0)) >= 0.85
     for start, count in enumerate(each):  # curvature at 0: votes x 1/4 x the square of differences
         plain = 2 * 1.645 / np.sqrt(count / 4 * 2.0 * x[:, 0].var())

@@ -75,9 +75,8 @@ def test_relabelling_and_threads_do_not_matter(method):
     drawn = crowdsift.simulate(items=80, workers=60, comparisons=30_000, seed=8)
     names = np.random.default_rng(1).permutation(80)
     renamed = Comparisons.from_arrays(
-        names[drawn.first], names[drawn.second], worker=drawn.worker, outcome=drawn.outcome,
-        sides_known=True,
-    )  # fmt: skip
+        names[drawn.first], names[drawn.second], worker=drawn.worker, outcome=drawn.outcome, sides_known=True
+    )
     chosen = relaxed(method, renamed)
     one = by_item(crowdsift.fit(drawn.comparisons(), chosen, threads=1))
     two = by_item(crowdsift.fit(renamed, chosen, threads=2))
@@ -110,20 +109,14 @@ def test_bora_em_on_passage(data_dir):
         assert each.summary["mean_log_likelihood"] == pytest.approx(-0.418060, abs=1e-4)
     truth = data_dir / "passage_items.csv"
     bora, bt = crowdsift.evaluate(votes, truth, "bora-em,bt")
-    for record, figures, slack in (
-        (bora, (0.695882, 0.755587, 0.369829), 5e-4),
-        (bt, (0.6805, 0.7434, 0.3408), 2e-3),
-    ):
+    for record, figures, slack in ((bora, (0.695882, 0.755587, 0.369829), 5e-4), (bt, (0.6805, 0.7434, 0.3408), 2e-3)):
         found = record["accuracy"], record["weighted_accuracy"], record["kendall_tau"]
         assert found == pytest.approx(figures, abs=slack)
 
 
 def test_bora_em_fixed_point_depends_on_alternations(data_dir):
     votes = crowdsift.read(data_dir / "passage.csv")
-    reached = {
-        n: crowdsift.fit(votes, BoraEM(alternations=n)).summary["mean_log_likelihood"]
-        for n in (1, 2)
-    }
+    reached = {n: crowdsift.fit(votes, BoraEM(alternations=n)).summary["mean_log_likelihood"] for n in (1, 2)}
     assert reached[1] == pytest.approx(-0.4330, abs=1e-3)
     assert reached[2] == pytest.approx(-0.4300, abs=1e-3)
 
@@ -159,10 +152,9 @@ def test_bradley_terry_is_the_penalised_maximum(crowd):
         slope = n * (1.0 / (1.0 + np.exp(r[d_second] - r[d_first])) - y)
         return np.bincount(d_first, slope, 25) - np.bincount(d_second, slope, 25) + 0.01 * r
 
-    # Finite differences would leave the common level of all scores, which only the penalty
-    # determines, undetermined at the last digits.
-    best = minimize(objective, np.zeros(25), method="BFGS", jac=gradient,
-                    options={"gtol": 1e-7, "maxiter": 2000})  # fmt: skip
+    # Finite differences would leave the common level of all scores, which only the penalty determines, undetermined at
+    # the last digits.
+    best = minimize(objective, np.zeros(25), method="BFGS", jac=gradient, options={"gtol": 1e-7, "maxiter": 2000})
     found = by_item(crowdsift.fit(votes, BradleyTerry(penalty=0.01)))
     ours = np.array([found[item] for item in votes.items])
     assert objective(ours) <= best.fun + 1e-9
@@ -221,9 +213,7 @@ def test_no_information_is_said():
 
 def test_huge_margins_stay_finite():
     """Many votes for one order: margins far beyond what exp can hold."""
-    votes = Comparisons.from_arrays(
-        ["a", "b", "c"], ["b", "c", "d"], worker=["w"] * 3, weight=[1e6] * 3
-    )
+    votes = Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "d"], worker=["w"] * 3, weight=[1e6] * 3)
     for chosen in (BoraEM(reliability_sd=1e3), BradleyTerry(penalty=1e-8)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", crowdsift.ConvergenceWarning)
@@ -278,18 +268,14 @@ def test_methods_of_workers_need_workers():
 
 def test_progress_is_told_every_iteration(crowd):
     seen = []
-    fit = crowdsift.fit(
-        crowd.comparisons(), "bora-em", progress=lambda *report: seen.append(report)
-    )
+    fit = crowdsift.fit(crowd.comparisons(), "bora-em", progress=lambda *report: seen.append(report))
     assert [iteration for iteration, _ in seen] == list(range(1, fit.summary["iterations"] + 1))
     assert seen[-1][1] <= 1e-6
 
 
 def test_soft_outcomes_are_fractions_of_votes():
     """An outcome of 0.75 with weight 4 is three wins and one loss."""
-    soft = Comparisons.from_arrays(
-        ["a", "b"], ["b", "c"], worker=["w", "w"], outcome=[0.75, 0.75], weight=[4, 4]
-    )
+    soft = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["w", "w"], outcome=[0.75, 0.75], weight=[4, 4])
     hard = Comparisons.from_arrays(
         ["a"] * 4 + ["b"] * 4, ["b"] * 4 + ["c"] * 4, worker=["w"] * 8, outcome=[1, 1, 1, 0] * 2
     )

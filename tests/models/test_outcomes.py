@@ -27,9 +27,7 @@ def tied(seed=0, items=8, workers=6, votes=600):
     outcome[rng.random(votes) < rate[who]] = 0.5
     names = np.array([f"i{j}" for j in range(items)])
     crowd = np.array([f"w{s}" for s in range(workers)])
-    data = Comparisons.from_arrays(
-        names[one], names[two], worker=crowd[who], outcome=outcome, sides_known=True
-    )
+    data = Comparisons.from_arrays(names[one], names[two], worker=crowd[who], outcome=outcome, sides_known=True)
     return data.with_classes([0, 1] * (items // 2)), rate
 
 
@@ -61,10 +59,7 @@ def test_tie_rates_are_those_of_the_likeliest_beta_prior():
     assert crowd == pytest.approx(ties.sum() / total.sum())
     strengths = 2.0 ** np.arange(-2, 11)
     evidence = [
-        np.sum(
-            betaln(a * crowd + ties, a * (1 - crowd) + total - ties)
-            - betaln(a * crowd, a * (1 - crowd))
-        )
+        np.sum(betaln(a * crowd + ties, a * (1 - crowd) + total - ties) - betaln(a * crowd, a * (1 - crowd)))
         for a in strengths
     ]
     a = strengths[np.argmax(evidence)]
@@ -101,9 +96,7 @@ def test_every_method_predicts_three_outcomes(method, tmp_path):
     within = 0.01 if method == "sift" else 1e-9  # a folder has quantiles of types, not all
     for worker in ("w0", "w5"):
         one, two = (each.predict_outcomes(first, second, worker) for each in (fit, back))
-        assert [two[name][0] for name in two] == pytest.approx(
-            [one[name][0] for name in one], abs=within
-        )
+        assert [two[name][0] for name in two] == pytest.approx([one[name][0] for name in one], abs=within)
 
 
 @pytest.mark.parametrize("method", [name for name in MODELS if name != "sift"])
@@ -121,14 +114,18 @@ def test_half_win_methods_split_by_what_predict_says(method):
 def test_sift_averages_rao_kupper_over_the_posterior(sides, tmp_path):
     """The joint points of reliability, width and side; either item on either side."""
     votes, _ = tied()
-    outcome = np.where(
-        (votes.outcome == 0.0) & (np.arange(len(votes)) % 2 == 0), 1.0, votes.outcome
-    )
+    outcome = np.where((votes.outcome == 0.0) & (np.arange(len(votes)) % 2 == 0), 1.0, votes.outcome)
     if sides:  # half of all answers "second" become "first"
         votes = Comparisons.from_codes(
-            votes.first, votes.second, worker=votes.worker_codes(), outcome=outcome,
-            weight=votes.weight, items=votes.items, workers=votes.workers, sides_known=True,
-        )  # fmt: skip
+            votes.first,
+            votes.second,
+            worker=votes.worker_codes(),
+            outcome=outcome,
+            weight=votes.weight,
+            items=votes.items,
+            workers=votes.workers,
+            sides_known=True,
+        )
     fit = crowdsift.fit(votes, "sift")
     assert bool(np.isfinite(fit.workers["side_bias"]).any()) == sides
     result = fit.predict_outcomes("i0", "i1", "w3")
@@ -173,9 +170,7 @@ def test_without_ties_there_is_no_tie():
 
 
 def test_votes_without_workers_have_the_rate_of_the_crowd():
-    votes = Comparisons.from_arrays(
-        ["a", "a", "b", "a"], ["b", "b", "c", "c"], outcome=[1, 0.5, 1, 1]
-    )
+    votes = Comparisons.from_arrays(["a", "a", "b", "a"], ["b", "b", "c", "c"], outcome=[1, 0.5, 1, 1])
     result = crowdsift.fit(votes, "bt").predict_outcomes("a", "c")
     assert result["tie"][0] == pytest.approx(0.25)
 

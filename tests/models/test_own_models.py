@@ -54,9 +54,7 @@ def test_recovers_its_own_model(method):
     if np.isfinite(reliability).all():
         assert abs(np.corrcoef(reliability, drawn.reliability)[0, 1]) > 0.9
     if method == "factor-bt":
-        assert (
-            np.corrcoef(fit.workers["side_bias"], drawn.worker_parameters["side_bias"])[0, 1] > 0.8
-        )
+        assert np.corrcoef(fit.workers["side_bias"], drawn.worker_parameters["side_bias"])[0, 1] > 0.8
     if method == "barp":
         bias = drawn.worker_parameters["class_bias"]
         assert np.corrcoef(fit.workers["class_bias_1"], bias)[0, 1] > 0.9
@@ -145,17 +143,22 @@ def test_paper_figures_on_passage(data_dir):
     reference = data_dir.parent / "reference" / "paper_real.csv"
     if not reference.exists():
         pytest.skip(f"no published figures at {reference}")
-    names = {"BT": "bt", "RC": "rank-centrality", "BARP": "barp", "CrowdBT": "crowd-bt",
-             "HTCV": "htcv", "HBTL": "hbtl", "BoRaEM": "bora-em"}  # fmt: skip
+    names = {
+        "BT": "bt",
+        "RC": "rank-centrality",
+        "BARP": "barp",
+        "CrowdBT": "crowd-bt",
+        "HTCV": "htcv",
+        "HBTL": "hbtl",
+        "BoRaEM": "bora-em",
+    }
     with reference.open() as file:
         published = {
             names[row["method"]]: row
             for row in csv.DictReader(file)
             if row["dataset"] == "passage" and row["method"] in names
         }
-    rows = crowdsift.evaluate(
-        data_dir / "passage.csv", data_dir / "passage_items.csv", list(published)
-    )
+    rows = crowdsift.evaluate(data_dir / "passage.csv", data_dir / "passage_items.csv", list(published))
     for row in rows:
         paper = published[row["method"]]
         assert row["accuracy"] == pytest.approx(float(paper["acc"]), abs=0.005), row["method"]

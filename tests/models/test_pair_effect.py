@@ -31,9 +31,7 @@ def test_evidence_of_a_pair_effect_against_integration(effect):
     means, determinant, evidence = np.zeros(3), 0.0, 0.0
     for step in range(200):
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(
-            levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()
-        )
+        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior())
         evidence = update.log_messages - update.log_sites + system.log_pairs
         evidence += -determinant / 2 + system.rhs @ means / 2
         system = sites.system(sites.pair_sums(), effect)
@@ -73,9 +71,7 @@ def votes_on_pairs(seed, effect, pairs=200, each=10):
     worker = np.concatenate([rng.permutation(60)[:each] for _ in range(pairs)])
     eta = beta[worker] * (r[first] - r[second] + np.repeat(u, each))
     outcome = rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))
-    return Comparisons.from_arrays(
-        first, second, worker=worker, outcome=outcome.astype(float), sides_known=True
-    )
+    return Comparisons.from_arrays(first, second, worker=worker, outcome=outcome.astype(float), sides_known=True)
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.5, 1.0])
@@ -83,9 +79,7 @@ def test_a_pair_effect_is_found_where_there_is_one(effect):
     found = []
     for seed in (0, 1, 2):
         votes = votes_on_pairs(seed, effect)
-        plain, fit = (
-            crowdsift.fit(votes, Sift(pair_effect=tried), threads=1) for tried in (False, True)
-        )
+        plain, fit = (crowdsift.fit(votes, Sift(pair_effect=tried), threads=1) for tried in (False, True))
         assert fit.converged
         assert plain.summary["pair_effect"] == 0.0
         found.append(fit.summary["pair_effect"])
@@ -111,8 +105,5 @@ def test_the_pair_effect_is_the_same_on_the_reference_engine():
 
 def test_a_pair_effect_predicts_votes_left_out():
     votes = votes_on_pairs(1, 1.0)
-    plain, effect = (
-        left_out_log_likelihood(votes, Sift(pair_effect=tried), threads=1)
-        for tried in (False, True)
-    )
+    plain, effect = (left_out_log_likelihood(votes, Sift(pair_effect=tried), threads=1) for tried in (False, True))
     assert effect > plain + 0.005

@@ -55,10 +55,9 @@ def plackett_luce(rows: list[Row], score: np.ndarray) -> float:
 
 def max_diff(rows: list[tuple[int, int, list[int]]], score: np.ndarray) -> float:
     return sum(
-        score[best] - score[worst]
-        - np.log(sum(np.exp(score[i] - score[j]) for i in shown for j in shown if i != j))
+        score[best] - score[worst] - np.log(sum(np.exp(score[i] - score[j]) for i in shown for j in shown if i != j))
         for best, worst, shown in rows
-    )  # fmt: skip
+    )
 
 
 def best_worst(seed: int, items: int = 8, count: int = 80):
@@ -81,9 +80,7 @@ def best_worst(seed: int, items: int = 8, count: int = 80):
 
 def assert_is_maximum(fit, likelihood, items: int = 8) -> None:
     """Scores to 1e-6, and standard errors by a numerical curvature."""
-    found = minimize(
-        lambda x: 0.005 * x @ x - likelihood(x), np.zeros(items), options={"gtol": 1e-9}
-    )
+    found = minimize(lambda x: 0.005 * x @ x - likelihood(x), np.zeros(items), options={"gtol": 1e-9})
     order = np.argsort(fit.items["item"].astype(int))
     assert fit.items["score"][order] == pytest.approx(found.x - found.x.mean(), abs=1e-6)
     assert fit.summary["log_likelihood"] == pytest.approx(likelihood(found.x), abs=1e-6)
@@ -92,8 +89,9 @@ def assert_is_maximum(fit, likelihood, items: int = 8) -> None:
         for j in range(items):
             hessian[i, j] = -sum(
                 one * two * likelihood(found.x + step * (one * eye[i] + two * eye[j]))
-                for one in (1, -1) for two in (1, -1)
-            ) / (4 * step**2)  # fmt: skip
+                for one in (1, -1)
+                for two in (1, -1)
+            ) / (4 * step**2)
     centre = eye - 1 / items
     covariance = centre @ np.linalg.inv(hessian + 0.01 * eye) @ centre
     assert fit.items["se"][order] == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-5)
@@ -115,8 +113,11 @@ def test_best_of_n_is_one_multinomial_choice():
     rng = np.random.default_rng(4)
     shown = [rng.choice(6, rng.integers(3, 6), replace=False) for _ in range(70)]
     rows = [("w", [[int(items[0])]], items[1:].tolist()) for items in shown]
-    columns = {"worker": ["w"] * 70, "best": [str(i[0]) for i in shown],
-               "items": [[str(x) for x in sorted(i)] for i in shown]}  # fmt: skip
+    columns = {
+        "worker": ["w"] * 70,
+        "best": [str(i[0]) for i in shown],
+        "items": [[str(x) for x in sorted(i)] for i in shown],
+    }
     fit = crowdsift.fit(columns, "bt")
     assert_is_maximum(fit, lambda x: plackett_luce(rows, x), 6)
 
@@ -141,9 +142,11 @@ def test_extreme_and_single_rankings():
 def test_reweighted_pairs_have_the_gradient_of_the_choices(kind):
     """In scores and in slopes of workers, by finite differences; ties aside."""
     rng = np.random.default_rng(7)
-    votes = best_worst(3)[1] if kind == "best-worst" else crowdsift.read(
-        table([(who, [[i] for g in groups for i in g], below) for who, groups, below in drawn(5)])
-    )  # fmt: skip
+    votes = (
+        best_worst(3)[1]
+        if kind == "best-worst"
+        else crowdsift.read(table([(who, [[i] for g in groups for i in g], below) for who, groups, below in drawn(5)]))
+    )
     choices, who = votes.choices, votes.worker_codes()
     score, slope = rng.normal(size=votes.n_items), rng.uniform(0.3, 2, votes.n_workers)
     weight = choices.pair_weights(votes, score, slope)
@@ -178,8 +181,10 @@ def test_sift_on_planted_rankings_covers_the_truth_and_finds_spammers():
         slope[:20] = 0
         who = np.repeat(np.arange(100), 8)
         shown = [rng.choice(30, rng.integers(3, 9), replace=False) for _ in who]
-        text = [">".join(map(str, s[np.argsort(-(rng.gumbel(size=len(s)) + slope[w] * truth[s]))]))
-                for w, s in zip(who, shown, strict=True)]  # fmt: skip
+        text = [
+            ">".join(map(str, s[np.argsort(-(rng.gumbel(size=len(s)) + slope[w] * truth[s]))]))
+            for w, s in zip(who, shown, strict=True)
+        ]
         votes = crowdsift.read({"worker": who, "ranking": text})
         for each, result in ((votes, covered), (replace(votes, choices=None), wrong)):
             fit = crowdsift.fit(each, threads=1, dimensions=1)
@@ -240,10 +245,9 @@ def test_row_order_does_not_matter_and_equal_rankings_are_counted():
 
 
 LAYOUTS = {
-    "long": {"worker": ["w"] * 5, "task": [1] * 4 + [2], "item": [*"abcd", "a"],
-             "rank": [1, 2, 2, None, 1]},
+    "long": {"worker": ["w"] * 5, "task": [1] * 4 + [2], "item": [*"abcd", "a"], "rank": [1, 2, 2, None, 1]},
     "strings": {"worker": ["w"], "ranking": ["a > b=c"], "items": ["d|c|b|a"]},
-}  # fmt: skip
+}
 
 
 def test_layouts_mean_the_same():
@@ -255,8 +259,7 @@ def test_layouts_mean_the_same():
     text = {"worker": ["w"], "ranking": ["a>b>c"]}
     pair = [crowdsift.read(each).choices for each in (wide, text)]
     assert (pair[0].plus == pair[1].plus).all()
-    arena = {"judge": ["w"], "model_a": ["x"], "model_b": ["y"], "model_c": ["z"],
-             "winner": ["model_b"]}  # fmt: skip
+    arena = {"judge": ["w"], "model_a": ["x"], "model_b": ["y"], "model_c": ["z"], "winner": ["model_b"]}
     best = {"worker": ["w"], "best": ["y"], "items": [["x", "y", "z"]]}
     found = [crowdsift.read(each).choices for each in (arena, best)]
     assert (found[0].plus == found[1].plus).all()
@@ -275,7 +278,7 @@ def test_layouts_mean_the_same():
         ({"best": ["a"], "worst": ["b"], "items": ["a|b|a"]}, r"row 1, column 'items': .* twice"),
         ({"task": [1, 1], "item": ["a", "a"], "rank": [1, 1]}, "row 2, column 'item': the item"),
     ],
-)  # fmt: skip
+)
 def test_bad_rankings_are_refused_with_their_place(columns, message):
     rows = len(next(iter(columns.values())))
     with pytest.raises(crowdsift.InputError, match=message):

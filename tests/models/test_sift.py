@@ -78,9 +78,7 @@ def test_reference_engine_reaches_the_same_answer():
         for item in one:
             assert one[item] == pytest.approx(two[item], abs=2e-5)
         assert ours.summary["evidence"] == pytest.approx(theirs.summary["evidence"], abs=2e-3)
-        np.testing.assert_allclose(
-            ours.workers["reliability"], theirs.workers["reliability"], atol=1e-4
-        )
+        np.testing.assert_allclose(ours.workers["reliability"], theirs.workers["reliability"], atol=1e-4)
 
 
 def exact_evidence(votes, points, prior, nodes=61):
@@ -117,9 +115,7 @@ def test_evidence_and_means_against_integration():
     means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
     for step in range(200):  # the prior is held fixed
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(
-            levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()
-        )
+        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior())
         evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
         laplacian, rhs, _ = sites.system(sites.pair_sums())
         means = laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
@@ -132,9 +128,7 @@ def test_evidence_and_means_against_integration():
 def test_spectral_start_finds_a_crowd_of_both_signs():
     drawn = crowdsift.simulate(60, 40, 8000, reliability=(-1, 1), seed=2)
     for engine in ("cpu", "reference"):
-        found = spectral_scores(
-            choose_engine(engine, drawn.comparisons(), 1).grid.correlations(), 60
-        )
+        found = spectral_scores(choose_engine(engine, drawn.comparisons(), 1).grid.correlations(), 60)
         assert abs(np.corrcoef(found, drawn.scores)[0, 1]) > 0.8
         assert np.sqrt(np.mean(found**2)) == pytest.approx(1.0)
 
@@ -164,9 +158,7 @@ def test_intervals_cover(data_dir):
         known = dict(zip(drawn.workers, drawn.reliability * np.sqrt(3.0), strict=True))
         beta = np.array([known[worker] for worker in votes.workers])
         result = estimate.workers
-        inside_workers.append(
-            (beta >= result.reliability_lower) & (beta <= result.reliability_upper)
-        )
+        inside_workers.append((beta >= result.reliability_lower) & (beta <= result.reliability_upper))
     assert 0.85 < np.mean(inside_scores) < 0.95
     assert 0.85 < np.mean(inside_workers) < 0.96
 
@@ -186,9 +178,12 @@ def test_rows_in_any_order_give_the_same_bytes():
     order = np.random.default_rng(0).permutation(1500)
     one = drawn.comparisons()
     two = Comparisons.from_arrays(
-        drawn.items[drawn.first[order]], drawn.items[drawn.second[order]],
-        worker=drawn.workers[drawn.worker[order]], outcome=drawn.outcome[order], sides_known=True,
-    )  # fmt: skip
+        drawn.items[drawn.first[order]],
+        drawn.items[drawn.second[order]],
+        worker=drawn.workers[drawn.worker[order]],
+        outcome=drawn.outcome[order],
+        sides_known=True,
+    )
     fits = [crowdsift.fit(votes, "sift", threads=1) for votes in (one, two)]
     assert fits[0].item_table.to_csv() == fits[1].item_table.to_csv()
     assert fits[0].worker_table.to_csv() == fits[1].worker_table.to_csv()
@@ -198,9 +193,12 @@ def test_a_crowd_of_coins_is_said_to_hold_no_information():
     rng = np.random.default_rng(5)
     first = rng.integers(0, 30, 1500)
     votes = Comparisons.from_arrays(
-        first, (first + rng.integers(1, 30, 1500)) % 30, worker=rng.integers(0, 60, 1500),
-        outcome=rng.integers(0, 2, 1500), sides_known=True,
-    )  # fmt: skip
+        first,
+        (first + rng.integers(1, 30, 1500)) % 30,
+        worker=rng.integers(0, 60, 1500),
+        outcome=rng.integers(0, 2, 1500),
+        sides_known=True,
+    )
     fit = crowdsift.fit(votes, "sift")
     assert any("no information" in note for note in fit.warnings)
     half = 0.5 * (fit.items["upper"] - fit.items["lower"])
@@ -213,14 +211,19 @@ def test_a_crowd_of_coins_is_said_to_hold_no_information():
         {"first": ["a"], "second": ["b"], "worker": ["w"]},
         {"first": ["a"], "second": ["b"], "worker": ["w"], "weight": [1e6]},
         {"first": ["a"], "second": ["b"], "worker": ["w"], "weight": [1e-3]},
-        {"first": ["a"] * 50, "second": ["b", "c"] * 25, "worker": ["w"] * 50,
-         "outcome": [1] * 50, "sides_known": True},
+        {
+            "first": ["a"] * 50,
+            "second": ["b", "c"] * 25,
+            "worker": ["w"] * 50,
+            "outcome": [1] * 50,
+            "sides_known": True,
+        },
         {"first": ["a", "b"] * 20, "second": ["b", "a"] * 20, "worker": ["v", "w"] * 20},
         {"first": ["a", "c", "e"], "second": ["b", "d", "f"], "worker": ["w", "v", "w"]},
         {"first": ["a", "b"], "second": ["b", "c"], "worker": ["w", "w"], "outcome": [0.3, 0.9]},
     ],
     ids=["one vote", "heavy vote", "light vote", "always left", "contradiction", "islands", "soft"],
-)  # fmt: skip
+)
 def test_odd_votes_have_a_defined_answer(votes):
     for engine in ("cpu", "reference"):
         fit = crowdsift.fit(Comparisons.from_arrays(**votes), "sift", engine=engine)
@@ -233,18 +236,14 @@ def test_odd_votes_have_a_defined_answer(votes):
 
 
 def test_one_vote_leaves_all_open():
-    estimate = Sift().estimate(
-        choose_engine("cpu", Comparisons.from_arrays(["a"], ["b"], worker=["w"]), 1)
-    )
+    estimate = Sift().estimate(choose_engine("cpu", Comparisons.from_arrays(["a"], ["b"], worker=["w"]), 1))
     assert (estimate.score_sd > 0.5).all()
     assert estimate.workers.reliability_lower[0] < 0.2
     assert estimate.workers.reliability_upper[0] > 1.0
 
 
 def test_soft_outcomes_are_fractions_of_votes():
-    soft = Comparisons.from_arrays(
-        ["a", "b"], ["b", "c"], worker=["w", "w"], outcome=[0.75, 0.75], weight=[4, 4]
-    )
+    soft = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["w", "w"], outcome=[0.75, 0.75], weight=[4, 4])
     hard = Comparisons.from_arrays(
         ["a"] * 4 + ["b"] * 4, ["b"] * 4 + ["c"] * 4, worker=["w"] * 8, outcome=[1, 1, 1, 0] * 2
     )
@@ -259,10 +258,14 @@ def test_left_out_votes_prefer_the_model_of_workers():
 
     def part(keep):
         return Comparisons.from_codes(
-            drawn.first[keep], drawn.second[keep], worker=drawn.worker[keep],
-            outcome=drawn.outcome[keep], items=drawn.items, workers=drawn.workers,
+            drawn.first[keep],
+            drawn.second[keep],
+            worker=drawn.worker[keep],
+            outcome=drawn.outcome[keep],
+            items=drawn.items,
+            workers=drawn.workers,
             sides_known=True,
-        )  # fmt: skip
+        )
 
     train, test = (choose_engine("cpu", part(keep), 1) for keep in (mask, ~mask))
     losses = {}
@@ -300,10 +303,7 @@ def test_impossible_parameters_are_refused(values, message):
 
 def test_votes_without_a_spectral_start_start_from_nothing():
     votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["x"])
-    scores = [
-        crowdsift.fit(votes, crowdsift.Sift(starts=(start,))).items["score"]
-        for start in ("spectral", "flat")
-    ]
+    scores = [crowdsift.fit(votes, crowdsift.Sift(starts=(start,))).items["score"] for start in ("spectral", "flat")]
     np.testing.assert_array_equal(*scores)
 
 
@@ -316,18 +316,14 @@ def test_votes_settle_the_sign_where_heads_are_tied(each):
     a = rng.integers(0, 30, len(who))
     b = (a + rng.integers(1, 30, len(who))) % 30
     won = rng.random(len(who)) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[b])))
-    fit = crowdsift.fit(
-        Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who)
-    )
+    fit = crowdsift.fit(Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who))
     tau = np.corrcoef(fit.scores_of(np.arange(30)), r)[0, 1]
     assert tau * (each[0] - each[1]) > 0
     few = np.repeat(np.arange(4), [40, 40, 40, 900])
     a = rng.integers(0, 30, len(few))
     b = (a + rng.integers(1, 30, len(few))) % 30
     won = rng.random(len(few)) < 1 / (1 + np.exp(-np.where(few < 3, 2, -2) * (r[a] - r[b])))
-    fit = crowdsift.fit(
-        Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=few)
-    )
+    fit = crowdsift.fit(Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=few))
     assert np.corrcoef(fit.scores_of(np.arange(30)), r)[0, 1] > 0
 
 
@@ -353,9 +349,8 @@ def test_coherence_does_not_settle_the_sign():
 def test_a_start_that_breaks_on_huge_weights_is_not_the_end(starts):
     """The first step of the flat start leaves variances that no precision holds."""
     votes = Comparisons.from_arrays(
-        ["a", "c"], ["b", "d"], outcome=[0.0, 0.5], weight=[130538985.34, 195177641.9],
-        worker=["w", "w"],
-    )  # fmt: skip
+        ["a", "c"], ["b", "d"], outcome=[0.0, 0.5], weight=[130538985.34, 195177641.9], worker=["w", "w"]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", crowdsift.ConvergenceWarning)
         fit = crowdsift.fit(votes, Sift(starts=starts), threads=1)

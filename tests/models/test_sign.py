@@ -55,16 +55,12 @@ def test_a_majority_of_adversaries_is_turned_and_goes_on():
     Votes turned around are those of adversaries: the same fit but for the sign.
     """
     votes = crowdsift.simulate(15, 30, 2000, reliability=(0.5, 1.5), seed=3).comparisons()
-    fits = [
-        crowdsift.fit(votes, Sift(starts=(start,)), threads=1) for start in ("flat", "spectral")
-    ]
+    fits = [crowdsift.fit(votes, Sift(starts=(start,)), threads=1) for start in ("flat", "spectral")]
     np.testing.assert_allclose(*(fit.scores_of(votes.items) for fit in fits), atol=1e-3)
     for fit in fits:
         assert fit.summary["sign_margin"] > 0.5
         warm = crowdsift.fit(votes, Sift(), start=fit, threads=1)
-        np.testing.assert_allclose(
-            warm.scores_of(votes.items), fit.scores_of(votes.items), atol=1e-3
-        )
+        np.testing.assert_allclose(warm.scores_of(votes.items), fit.scores_of(votes.items), atol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["sift", "bora-map"])

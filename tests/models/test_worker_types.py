@@ -38,13 +38,17 @@ def best_crowd_side(judges):
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("llmfao_llmjudges", Sift(dimensions=1, grid_points=321, refine=False, pair_effect=False,
-                                  starts=("flat",), tolerance=1e-6)),
-        ("mtbench", Sift(grid_points=13, refine=False, pair_effect=False, sides=False,
-                         starts=("flat",), tolerance=1e-6)),
+        (
+            "llmfao_llmjudges",
+            Sift(dimensions=1, grid_points=321, refine=False, pair_effect=False, starts=("flat",), tolerance=1e-6),
+        ),
+        (
+            "mtbench",
+            Sift(grid_points=13, refine=False, pair_effect=False, sides=False, starts=("flat",), tolerance=1e-6),
+        ),
     ],
     ids=["sides", "ties"],
-)  # fmt: skip
+)
 def test_agrees_with_the_prototype(name, model, data_dir):
     folder = data_dir.parent / "reference"
     if not (folder / "sift_prototype.json").exists():
@@ -99,10 +103,8 @@ def exact(votes, types, levels, prior, side, nodes=(41, 25)):
     p = p / p.sum() if types.sides else np.ones(1)
     gamma = side.mean + np.sqrt(side.variance) * g if types.sides else g
     grid = mirrored(levels)
-    regular = [(b, d, c, mass) for c, mass in zip(gamma, p, strict=True)
-               for d in types.widths for b in grid]  # fmt: skip
-    pure = [(0.0, d, c, 1.0)
-            for c, d in zip(types.side_only, types.side_only_widths, strict=True)]  # fmt: skip
+    regular = [(b, d, c, mass) for c, mass in zip(gamma, p, strict=True) for d in types.widths for b in grid]
+    pure = [(0.0, d, c, 1.0) for c, d in zip(types.side_only, types.side_only_widths, strict=True)]
     beta, delta, shift, mass = np.array(regular + pure).T
     n_regular = len(grid) * len(types.widths)
     masses = mass * np.concatenate([np.tile(prior[:n_regular], len(gamma)), prior[n_regular:]])
@@ -121,9 +123,7 @@ def exact(votes, types, levels, prior, side, nodes=(41, 25)):
 SHAPES = {
     "ties": worker_types(ties=True, sides=False),
     "sides": worker_types(ties=False, sides=True),
-    "both": WorkerTypes(
-        np.array([0.2, 0.75]), np.array([-2.0, 2.0]), np.array([0.2, 0.2]), sides=True
-    ),
+    "both": WorkerTypes(np.array([0.2, 0.75]), np.array([-2.0, 2.0]), np.array([0.2, 0.2]), sides=True),
 }
 
 
@@ -131,8 +131,8 @@ SHAPES = {
 def test_evidence_and_means_against_integration(shape):
     """Three items, three workers of few votes, a fixed prior: EP is close to the integral.
 
-    With ties and sides a mean is off by .029 where γ has variance .001, by .040 at .4: what EP,
-    which takes γ and the scores as independent, costs on seven votes.
+    With ties and sides a mean is off by .029 where γ has variance .001, by .040 at .4: what EP, which takes γ and the
+    scores as independent, costs on seven votes.
     """
     types, ties = SHAPES[shape], shape != "sides"
     votes = votes_of(
@@ -222,14 +222,22 @@ def test_extreme_votes_against_the_specification(eta, width):
     found = []
     for name in ("cpu", "reference"):
         sites = choose_engine(name, votes, 1).grid.sites(types, 0.01)
-        result = sites.update(
-            levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2)
-        )
+        result = sites.update(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2))
         rhs = sites.system(sites.pair_sums()).rhs
         again = sites.update(levels, prior, means / 2, damping=0.5, clip=True, side=SidePrior())
         masses = sites.posteriors(prior, slice(3)).masses
-        found.append([result.log_messages, rhs, result.counts, again.log_messages, masses,
-                      again.regular, again.side_tau, again.side_nu])  # fmt: skip
+        found.append(
+            [
+                result.log_messages,
+                rhs,
+                result.counts,
+                again.log_messages,
+                masses,
+                again.regular,
+                again.side_tau,
+                again.side_nu,
+            ]
+        )
     for ours, theirs in zip(*found, strict=True):
         assert np.isfinite(theirs).all()
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
@@ -259,9 +267,8 @@ def judges(seed, items, fixed):
     more, other = shown(2000)
     honest = votes_of(one, two, s, outcome)
     spammed = votes_of(
-        np.append(one, more), np.append(two, other), np.append(s, np.full(2000, 20)),
-        np.append(outcome, np.ones(2000)),
-    )  # fmt: skip
+        np.append(one, more), np.append(two, other), np.append(s, np.full(2000, 20)), np.append(outcome, np.ones(2000))
+    )
     return honest, spammed, r
 
 
@@ -335,9 +342,7 @@ def test_left_out_votes_prefer_tie_widths_to_half_wins():
         fit = crowdsift.fit(votes, Sift(ties=ties))
         result = fit.predict_outcomes(one[~keep], two[~keep], s[~keep])
         probability = np.select(
-            [outcome[~keep] == 1, outcome[~keep] == 0],
-            [result["win"], result["loss"]],
-            result["tie"],
+            [outcome[~keep] == 1, outcome[~keep] == 0], [result["win"], result["loss"]], result["tie"]
         )
         losses.append(-np.mean(np.log(probability)))
     assert losses[0] < losses[1] - 0.01
@@ -366,10 +371,7 @@ def test_gold_turns_a_crowd_whose_majority_is_adversarial(kind):
 def test_a_finer_tolerance_ends_at_the_same_distribution_of_types(data_dir):
     """On llmfao types that had died out came back, and with them 1.1 nats less evidence."""
     votes = crowdsift.read(data_dir / "llmfao.csv")
-    fine, usual = (
-        Sift(tolerance=tolerance).estimate(choose_engine("cpu", votes, 1))
-        for tolerance in (1e-7, 1e-6)
-    )
+    fine, usual = (Sift(tolerance=tolerance).estimate(choose_engine("cpu", votes, 1)) for tolerance in (1e-7, 1e-6))
     assert fine.rule.converged
     assert fine.rule.iterations < 60
     assert fine.evidence == pytest.approx(usual.evidence, abs=1e-3)

@@ -78,12 +78,13 @@ def test_one_half_beside_other_shares_is_a_share():
     fit = crowdsift.fit(votes, "sift")
     assert "tie_width" not in fit.workers
     split = votes_of(
-        ["a", "a", "b", "b", "a"], ["b", "b", "c", "c", "c"], ["v", "v", "w", "w", "w"],
-        [1, 0, 1, 0, 1], weight=[0.5, 0.5, 0.9, 0.1, 1.0],
-    )  # fmt: skip
-    np.testing.assert_allclose(
-        fit.scores_of("abc"), crowdsift.fit(split, "sift").scores_of("abc"), atol=1e-5
+        ["a", "a", "b", "b", "a"],
+        ["b", "b", "c", "c", "c"],
+        ["v", "v", "w", "w", "w"],
+        [1, 0, 1, 0, 1],
+        weight=[0.5, 0.5, 0.9, 0.1, 1.0],
     )
+    np.testing.assert_allclose(fit.scores_of("abc"), crowdsift.fit(split, "sift").scores_of("abc"), atol=1e-5)
 
 
 # --- no information ------------------------------------------------------------------------------

@@ -75,20 +75,12 @@ def both(votes, most):
 def test_bora_em_has_the_same_fixed_point(seed):
     votes = crowdsift.simulate(40, 30, 4000, reliability=(-0.3, 1.2), seed=seed).comparisons()
     fast, plain = both(votes, 80)
-    np.testing.assert_allclose(
-        fast.scores_of(votes.items), plain.scores_of(votes.items), rtol=0, atol=1e-8
-    )
-    np.testing.assert_allclose(
-        fast.workers["reliability"], plain.workers["reliability"], rtol=0, atol=1e-8
-    )
+    np.testing.assert_allclose(fast.scores_of(votes.items), plain.scores_of(votes.items), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(fast.workers["reliability"], plain.workers["reliability"], rtol=0, atol=1e-8)
 
 
 def test_bora_em_has_the_same_fixed_point_on_passage(data_dir):
     votes = crowdsift.read(data_dir / "passage.csv")
     fast, plain = both(votes, 120)
-    np.testing.assert_allclose(
-        fast.scores_of(votes.items), plain.scores_of(votes.items), rtol=0, atol=1e-8
-    )
-    assert fast.summary["mean_log_likelihood"] == pytest.approx(
-        plain.summary["mean_log_likelihood"], abs=1e-10
-    )
+    np.testing.assert_allclose(fast.scores_of(votes.items), plain.scores_of(votes.items), rtol=0, atol=1e-8)
+    assert fast.summary["mean_log_likelihood"] == pytest.approx(plain.summary["mean_log_likelihood"], abs=1e-10)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import erfcx, expit, log_expit, log_ndtr
 
-from crowdsift.numeric.likelihoods import (
-    LOGISTIC_SMOOTHING,
-    logistic,
-    polya_gamma_mean,
-    probit,
-    sigmoid,
-)
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, logistic, polya_gamma_mean, probit, sigmoid
 
 FAR = np.array([-700.0, -100.0, -38.0, -36.001, -36.0, -35.9, -8.0, -1.5, -1e-9])
 POINTS = np.concatenate([FAR, [0.0], -FAR[::-1]])
@@ -32,9 +26,7 @@ def test_probit_is_that_of_the_normal_distribution(outcome):
     slope = outcome * ratio(POINTS) - (1.0 - outcome) * ratio(-POINTS)
     np.testing.assert_allclose(first, slope, rtol=1e-10, atol=1e-14)
     step = 1e-4
-    up, down = (
-        outcome * ratio(POINTS + h) - (1.0 - outcome) * ratio(-POINTS - h) for h in (step, -step)
-    )
+    up, down = (outcome * ratio(POINTS + h) - (1.0 - outcome) * ratio(-POINTS - h) for h in (step, -step))
     np.testing.assert_allclose(second, (up - down) / (2 * step), atol=1e-8)
 
 

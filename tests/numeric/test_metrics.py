@@ -10,21 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from crowdsift.errors import InputError
-from crowdsift.numeric.metrics import (
-    Metrics,
-    accuracy,
-    kendall_tau,
-    measure,
-    measure_up_to_sign,
-    weighted_accuracy,
-)
+from crowdsift.numeric.metrics import Metrics, accuracy, kendall_tau, measure, measure_up_to_sign, weighted_accuracy
 
 # Few distinct values, so that most examples have ties in scores, in truth and in both.
 few = st.integers(-3, 3)
 tied_pairs = st.lists(st.tuples(few, few), max_size=40)
-any_pairs = st.lists(
-    st.tuples(st.floats(allow_nan=False, width=32), st.floats(-1e6, 1e6, width=32)), max_size=20
-)
+any_pairs = st.lists(st.tuples(st.floats(allow_nan=False, width=32), st.floats(-1e6, 1e6, width=32)), max_size=20)
 
 
 def columns(pairs):
@@ -74,9 +65,7 @@ def test_measure_is_the_three_functions(pairs):
     scores, truth = columns(pairs)
     found = measure(scores, truth)
     assert found.accuracy == pytest.approx(accuracy(scores, truth), abs=0, rel=0, nan_ok=True)
-    assert found.weighted_accuracy == pytest.approx(
-        weighted_accuracy(scores, truth), abs=0, rel=0, nan_ok=True
-    )
+    assert found.weighted_accuracy == pytest.approx(weighted_accuracy(scores, truth), abs=0, rel=0, nan_ok=True)
     assert found.kendall_tau == pytest.approx(kendall_tau(scores, truth), abs=0, rel=0, nan_ok=True)
 
 
@@ -157,9 +146,7 @@ def test_equal_scores_are_all_wrong_and_have_no_tau():
         (["good", "bad"], [1, 2], "scores are not all numbers"),
     ],
 )
-@pytest.mark.parametrize(
-    "metric", [accuracy, weighted_accuracy, kendall_tau, measure, measure_up_to_sign]
-)
+@pytest.mark.parametrize("metric", [accuracy, weighted_accuracy, kendall_tau, measure, measure_up_to_sign])
 def test_what_cannot_be_measured_is_refused(metric, scores, truth, message):
     with pytest.raises(InputError, match=message):
         metric(scores, truth)

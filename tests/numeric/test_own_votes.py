@@ -28,8 +28,7 @@ def test_any_cavity_and_sites(effect: float) -> None:
     whole = 1.0 + effect * a
     variance = 1.0 / (1.0 / v + a / whole)
     mean = variance * (m / v + h / whole)
-    votes = OwnVotes(starts, sign, tie, times, shown, tau, nu, np.arange(n), beta, width, side,
-                     spread, np.ones((n, 1)))  # fmt: skip
+    votes = OwnVotes(starts, sign, tie, times, shown, tau, nu, np.arange(n), beta, width, side, spread, np.ones((n, 1)))
     below, above = chances_of_sign(mean, variance, votes, effect)
     np.testing.assert_allclose(below + above, 1.0)
     seen = np.linspace(-16.0, 16.0, 3200)  # what votes see: d, and what is the pair's own

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdsift.numeric.random_effects import (
-    MAX_VARIANCE,
-    RandomEffects,
-    evidence,
-    mean_at,
-    slope_at,
-)
+from crowdsift.numeric.random_effects import MAX_VARIANCE, RandomEffects, evidence, mean_at, slope_at
 
 
 def messages(seed, units=200, variance=0.3, mean=0.4, most=30.0):

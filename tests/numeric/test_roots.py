@@ -52,9 +52,13 @@ def test_smooth_functions_need_few_evaluations():
 
 
 @given(
-    st.floats(-1e3, 1e3), st.floats(0.0, 1e3), st.floats(1e-6, 1e3), st.floats(0.1, 9.0),
-    st.floats(-12.0, 1.0), st.booleans(),
-)  # fmt: skip
+    st.floats(-1e3, 1e3),
+    st.floats(0.0, 1e3),
+    st.floats(1e-6, 1e3),
+    st.floats(0.1, 9.0),
+    st.floats(-12.0, 1.0),
+    st.booleans(),
+)
 def test_any_monotone_function_to_its_tolerance(root, below, above, power, digits, rising):
     """sign(x - root)|x - root|^power, concave, convex and flat, from any bracket of the root."""
     tolerance = 10.0**digits

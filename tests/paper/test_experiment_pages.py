@@ -45,11 +45,7 @@ def records_of(accuracies: dict[str, list[float]]) -> list[dict[str, object]]:
 def test_standing_counts_against_the_best_rival_of_each_setting():
     found = cells(
         records_of(
-            {
-                "sift": [0.80, 0.70, 0.9005, 0.5],
-                "bt": [0.70, 0.75, 0.9000, 0.4985],
-                "hbtl": [0.79, 0.60, 0.8000, 0.1],
-            }
+            {"sift": [0.80, 0.70, 0.9005, 0.5], "bt": [0.70, 0.75, 0.9000, 0.4985], "hbtl": [0.79, 0.60, 0.8000, 0.1]}
         )
     )
     result = standing(found)

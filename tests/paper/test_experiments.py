@@ -155,10 +155,7 @@ def test_progress_ends_with_everything_done(one_seed):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        (ONE, "seeds 2 there, 1 now"),
-        (Options(seeds=2, quick=True), "quick false there, true now"),
-    ],
+    [(ONE, "seeds 2 there, 1 now"), (Options(seeds=2, quick=True), "quick false there, true now")],
 )
 def test_other_options_are_refused(whole, options, message):
     before = contents(whole)
@@ -167,9 +164,7 @@ def test_other_options_are_refused(whole, options, message):
     assert contents(whole) == before
 
 
-def test_another_version_is_refused_and_can_be_started_anew(
-    one_seed, tmp_path, monkeypatch, in_process
-):
+def test_another_version_is_refused_and_can_be_started_anew(one_seed, tmp_path, monkeypatch, in_process):
     out = copytree(one_seed.folder, tmp_path / "run")
     before = contents(out)
     monkeypatch.setattr(store, "__version__", "99.0")
@@ -198,10 +193,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 
 def test_two_runs_do_not_write_to_one_folder(tmp_path):
     pytest.importorskip("fcntl")
-    with (
-        store.Store(tmp_path, Small(TWO)).opened(),
-        pytest.raises(RequestError, match="another run is writing"),
-    ):
+    with store.Store(tmp_path, Small(TWO)).opened(), pytest.raises(RequestError, match="another run is writing"):
         perform(Small(TWO), tmp_path)
 
 
@@ -227,10 +219,7 @@ def data_like(tmp_path_factory) -> Path:
         drawn = crowdsift.simulate(12, 20, 600, reliability=(0.2, 1.5), seed=seed)
         left, right = drawn.items[drawn.first], drawn.items[drawn.second]
         won = drawn.outcome == 1
-        rows = zip(
-            np.where(won, left, right), np.where(won, right, left),
-            drawn.workers[drawn.worker], strict=True,
-        )  # fmt: skip
+        rows = zip(np.where(won, left, right), np.where(won, right, left), drawn.workers[drawn.worker], strict=True)
         text = "winner,loser,worker\n" + "".join(",".join(row) + "\n" for row in rows)
         (folder / f"{votes}.csv").write_text(text)
         known = enumerate(zip(drawn.items, drawn.scores, strict=True))
@@ -242,23 +231,16 @@ def data_like(tmp_path_factory) -> Path:
 def test_the_grids_are_those_of_the_paper(data_dir):
     rows = datasets.published("synthetic", data_dir)
     assert rows is not None
-    published = {
-        (r["beta"], int(r["items"]), int(r["workers"]), int(r["comparisons"])) for r in rows
-    }
+    published = {(r["beta"], int(r["items"]), int(r["workers"]), int(r["comparisons"])) for r in rows}
     assert set(distinct_settings()) == published
     full = experiment("synthetic", Options()).settings()
     sweeps = {(s["beta"], s["sweep"], s["items"], s["workers"], s["comparisons"]) for s in full}
-    assert sweeps == {
-        (r["beta"], r["sweep"], int(r["items"]), int(r["workers"]), int(r["comparisons"]))
-        for r in rows
-    }
+    assert sweeps == {(r["beta"], r["sweep"], int(r["items"]), int(r["workers"]), int(r["comparisons"])) for r in rows}
     assert len(full) == 580
     spam = datasets.published("spammers", data_dir)
     assert spam is not None
     mine = experiment("spammers", Options()).settings()
-    assert {(s["kind"], s["percent"]) for s in mine} == {
-        (r["kind"], int(r["added_percent"])) for r in spam
-    }
+    assert {(s["kind"], s["percent"]) for s in mine} == {(r["kind"], int(r["added_percent"])) for r in spam}
     assert len(mine) == 2 * 5 * 10 * 10
 
 
@@ -307,9 +289,7 @@ def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
     gaps = [float(row["mirror_gap"]) for row in rows if row["mirror_gap"]]
     assert len(gaps) == 2 * 3  # two methods, -1, -.6 and -.2
     assert max(gaps) <= 1e-6
-    assert {row["parameter"] for row in rows} == {
-        "start", "tolerance", "reliability_sd", "item_ridge", "alternations"
-    }  # fmt: skip
+    assert {row["parameter"] for row in rows} == {"start", "tolerance", "reliability_sd", "item_ridge", "alternations"}
     write_results(runs, tmp_path / "docs", data_like)
     head = (tmp_path / "docs" / "results.md").read_text().splitlines()[:10]
     result = "\n".join(head)
@@ -382,8 +362,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     out = tmp_path / "run"
     run = subprocess.Popen(
         [sys.executable, "-m", "crowdsift", "reproduce", "synthetic", "--out", out, "--jobs", "1"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while not lines_of(out) and run.poll() is None:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)

@@ -34,14 +34,11 @@ def drawn(seed: int, rows: int = 400) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("oriented", [True, False])
 @pytest.mark.parametrize("left_out", [(), ("context",), ("worker", "outcome", "weight")])
-def test_collapse_in_numpy_is_that_of_the_core(
-    seed: int, oriented: bool, left_out: tuple[str, ...]
-) -> None:
+def test_collapse_in_numpy_is_that_of_the_core(seed: int, oriented: bool, left_out: tuple[str, ...]) -> None:
     votes = {**drawn(seed), **dict.fromkeys(left_out)}
     workers = 7 if votes["worker"] is not None else 1  # the last has no votes
     ours, theirs = (
-        collapse(*votes.values(), 9, workers, oriented, THREADS)
-        for collapse in (numpy_core.collapse, _core.collapse)
+        collapse(*votes.values(), 9, workers, oriented, THREADS) for collapse in (numpy_core.collapse, _core.collapse)
     )
     for one, two in zip(ours, theirs, strict=True):
         assert one.dtype == two.dtype
@@ -53,9 +50,7 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
     votes = drawn(seed)
     one, two, outcome, weight, _, _, offsets = _core.collapse(*votes.values(), 9, 6, False, THREADS)
     for ours, theirs in zip(
-        numpy_core.pool_pairs(one, two, outcome, weight, 9),
-        _core.pool_pairs(one, two, outcome, weight, 9),
-        strict=True,
+        numpy_core.pool_pairs(one, two, outcome, weight, 9), _core.pool_pairs(one, two, outcome, weight, 9), strict=True
     ):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
@@ -79,9 +74,17 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("first", 9), ("second", 77), ("worker", 6), ("outcome", 1.5), ("outcome", np.nan),
-     ("weight", -1), ("weight", np.inf), ("weight", 2e9)],
-)  # fmt: skip
+    [
+        ("first", 9),
+        ("second", 77),
+        ("worker", 6),
+        ("outcome", 1.5),
+        ("outcome", np.nan),
+        ("weight", -1),
+        ("weight", np.inf),
+        ("weight", 2e9),
+    ],
+)
 def test_faults_found_in_numpy_are_those_of_the_core(column: str, value: float) -> None:
     for row in (0, 17, 399):
         votes = drawn(row)
@@ -132,7 +135,10 @@ def test_benchmarks_of_a_gpu_need_pytorch_and_numpy_alone() -> None:
     paths = os.pathsep.join(map(str, (root / "src", root)))
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM.replace("{names}", repr(names))],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env={"PYTHONPATH": paths, "PATH": "", "TRITON_INTERPRET": "1"},
-    )  # fmt: skip
+    )
     assert run.stdout.split() == ["bt", "50", "bora-map", "50", "benchmarks.numpy_core"], run.stderr

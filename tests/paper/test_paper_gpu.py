@@ -32,8 +32,7 @@ def test_torch_chooses_the_same_penalty():
     pytest.importorskip("triton", reason="Triton is not installed")
     votes = crowdsift.simulate(items=5, workers=3, comparisons=60, seed=4).comparisons()
     one, two = (
-        crowdsift.tune(votes, crowdsift.model("bt"), count=2, engine=engine, threads=1)
-        for engine in ("cpu", "torch")
+        crowdsift.tune(votes, crowdsift.model("bt"), count=2, engine=engine, threads=1) for engine in ("cpu", "torch")
     )
     assert one.value == two.value
     np.testing.assert_allclose(one.tried, two.tried, atol=1e-6)
@@ -41,9 +40,8 @@ def test_torch_chooses_the_same_penalty():
 
 def test_what_a_file_holds_is_not_done_again_and_becomes_a_table(tmp_path):
     options = argparse.Namespace(
-        folder=tmp_path, out=tmp_path / "out", experiments=paper_gpu.TUNED, methods="", data="",
-        seeds=(0, 10),
-    )  # fmt: skip
+        folder=tmp_path, out=tmp_path / "out", experiments=paper_gpu.TUNED, methods="", data="", seeds=(0, 10)
+    )
     name, setting, method = paper_gpu.tasks(options)[0]
     assert len(paper_gpu.tasks(options)) == 360  # 12 cells, 10 seeds, 3 rivals
     record = {"setting": setting, "method": method, "figures": {"accuracy": 0.7}, "penalty": 10.0}

@@ -40,9 +40,7 @@ class ReferenceDimensions:
     def __init__(self, comparisons: Any) -> None:
         self.count, self.n_gold = comparisons.n_items, comparisons.n_gold
         self.s = comparisons.worker_codes().astype(np.int64)
-        self.first, self.second = (
-            each.astype(np.int64) for each in (comparisons.first, comparisons.second)
-        )
+        self.first, self.second = (each.astype(np.int64) for each in (comparisons.first, comparisons.second))
         self.y, self.n = (each.astype(float) for each in (comparisons.outcome, comparisons.weight))
         self.gold = self.s >= comparisons.n_workers - self.n_gold
         self.place = np.arange(len(self.y)) - comparisons.offsets[self.s]
@@ -85,9 +83,8 @@ class ReferenceDimensions:
         return ((up, 1.0, offset), (down, -1.0, offset)), constant
 
     def update(
-        self, positions: Any, covariance: Any, crowd: Any, weights: Any, second: Any, width: Any,
-        ties: bool, part: int,
-    ) -> DimensionUpdate:  # fmt: skip
+        self, positions: Any, covariance: Any, crowd: Any, weights: Any, second: Any, width: Any, ties: bool, part: int
+    ) -> DimensionUpdate:
         (K, D), (S, E), s = positions.shape, weights.shape, self.s
         d, spread = self._differences(positions, covariance, E)
         T = d[:, :, None] * d[:, None, :] + spread
@@ -112,9 +109,7 @@ class ReferenceDimensions:
         np.add.at(rhs, self.first, flow)
         np.add.at(rhs, self.second, -flow)
         system = Blocks(self.first, self.second, w[:, None, None] * second[s, :D, :D], K)
-        return DimensionUpdate(
-            weights, second, shares, population, float(c.sum() + evidence), rhs, system
-        )
+        return DimensionUpdate(weights, second, shares, population, float(c.sum() + evidence), rhs, system)
 
     def _workers(self, A: Any, b: Any, crowd: Any, D: int) -> tuple[Any, ...]:
         """Moments of the weights under every class, and under all."""
@@ -141,8 +136,9 @@ class ReferenceDimensions:
                 m, V = np.zeros(E), np.zeros((E, E))
                 inverse = np.linalg.inv(H) if len(free) else H
                 m[free], V[np.ix_(free, free)] = inverse @ h, inverse
-                logs.append(0.5 * (np.linalg.slogdet(P)[1] - np.linalg.slogdet(H)[1]
-                                   + h @ inverse @ h - mean @ P @ mean))  # fmt: skip
+                logs.append(
+                    0.5 * (np.linalg.slogdet(P)[1] - np.linalg.slogdet(H)[1] + h @ inverse @ h - mean @ P @ mean)
+                )
                 moments.append((m, V + np.outer(m, m)))
             weighted = np.array(logs) + log_shares[: len(logs)]
             top = weighted.max()
@@ -171,19 +167,15 @@ class ReferenceDimensions:
             bend += m * k**2 * sigmoid(u) * sigmoid(-u)
         return value, first, bend
 
-    def residuals(
-        self, positions: Any, weights: Any, width: Any, taken: Any, ties: bool, part: int
-    ) -> Residuals:
-        d, _ = self._differences(positions, np.zeros((*positions.shape, positions.shape[1])),
-                                 weights.shape[1])  # fmt: skip
+    def residuals(self, positions: Any, weights: Any, width: Any, taken: Any, ties: bool, part: int) -> Residuals:
+        d, _ = self._differences(positions, np.zeros((*positions.shape, positions.shape[1])), weights.shape[1])
         n = np.where(self.gold | (taken[self.s] == 0.0), 0.0, self._weights(part))
         _, r, _ = self._slopes((weights[self.s] * d).sum(1), width, ties, n, 1.0)
         return Residuals(self, r)
 
     def log_probability(
-        self, positions: Any, covariance: Any, weights: Any, second: Any, width: Any, ties: bool,
-        part: int,
-    ) -> tuple[float, float]:  # fmt: skip
+        self, positions: Any, covariance: Any, weights: Any, second: Any, width: Any, ties: bool, part: int
+    ) -> tuple[float, float]:
         d, spread = self._differences(positions, covariance, weights.shape[1])
         n = np.where(self.gold, 0.0, self._weights(part))
         z = (weights[self.s] * d).sum(1)
@@ -196,15 +188,17 @@ class ReferenceDimensions:
         value = np.where(tied, n * np.log(np.maximum(rest, 1e-300)), value)
         return float(value[n > 0.0].sum()), float(n.sum())
 
-    def class_evidence(
-        self, positions: Any, covariance: Any, crowd: Any, weights: Any, width: Any, ties: bool
-    ) -> Any:
+    def class_evidence(self, positions: Any, covariance: Any, crowd: Any, weights: Any, width: Any, ties: bool) -> Any:
         D, (S, E) = positions.shape[1], weights.shape
         flip = np.where(np.arange(E) < D, -1.0, 1.0)
         one_sided = np.zeros((E, E))
         one_sided[-1, -1] = crowd.one_sided
-        classes = [(0, crowd.mean * flip, crowd.precision), (D, crowd.mean, crowd.precision),
-                   (0, crowd.mean, crowd.precision), (D, np.zeros(E), one_sided)]  # fmt: skip
+        classes = [
+            (0, crowd.mean * flip, crowd.precision),
+            (D, crowd.mean, crowd.precision),
+            (0, crowd.mean, crowd.precision),
+            (D, np.zeros(E), one_sided),
+        ]
         found = np.zeros((S, 4 if E > D else 3))
         for s in range(S):
             for column, (begin, mean, P) in enumerate(classes[: found.shape[1]]):
@@ -213,9 +207,7 @@ class ReferenceDimensions:
                 )
         return found
 
-    def response(
-        self, positions: Any, crowd: Any, weights: Any, shares: Any, width: Any, ties: bool
-    ) -> Any:
+    def response(self, positions: Any, crowd: Any, weights: Any, shares: Any, width: Any, ties: bool) -> Any:
         """The whole matrix over positions, μ, gold and one worker at a time, then eliminated."""
         (K, D), (S, E) = positions.shape, weights.shape
         d, _ = self._differences(positions, np.zeros((K, D, D)), E)
@@ -255,9 +247,8 @@ class ReferenceDimensions:
         return out
 
     def _laplace(
-        self, s: int, positions: Any, covariance: Any, width: Any, ties: bool, a: Any, begin: int,
-        mean: Any, P: Any,
-    ) -> float:  # fmt: skip
+        self, s: int, positions: Any, covariance: Any, width: Any, ties: bool, a: Any, begin: int, mean: Any, P: Any
+    ) -> float:
         """log ∫ N(a; mean, P⁻¹) p(votes of s | a) da about the mode, the first weights being 0."""
         free, D, mine = np.arange(begin, len(a)), positions.shape[1], self.s == s
         d, spread = self._differences(positions, covariance, len(a))
@@ -268,8 +259,11 @@ class ReferenceDimensions:
             v = np.einsum("i,nij,j->n", a[:D], spread[:, :D, :D], a[:D])
             value, first, bend = self._slopes(d @ a, width, ties, self.n, smoothing(v))
             off, e = a[free] - mean[free], d[mine][:, free]
-            return (value[mine].sum() - 0.5 * off @ P @ off, e.T @ first[mine] - P @ off,
-                    P + (e * bend[mine, None]).T @ e)  # fmt: skip
+            return (
+                value[mine].sum() - 0.5 * off @ P @ off,
+                e.T @ first[mine] - P @ off,
+                P + (e * bend[mine, None]).T @ e,
+            )
 
         value, gradient, H = at(a)
         for _ in range(30):

@@ -25,10 +25,7 @@ class ReferenceEngine:
     """All capabilities in NumPy, one line per equation."""
 
     def __init__(
-        self,
-        comparisons: Comparisons,
-        shared: SharedPairs | None = None,
-        counted_with: VoteColumns | None = None,
+        self, comparisons: Comparisons, shared: SharedPairs | None = None, counted_with: VoteColumns | None = None
     ) -> None:
         self._comparisons, self._shared = comparisons, shared
         self._votes = votes = VoteColumns(comparisons, counted_with)
@@ -52,9 +49,7 @@ class ReferenceEngine:
         return ContextEngine(apart, found.worker, found.context)
 
 
-def engine(
-    comparisons: Comparisons, threads: int, shared: SharedPairs | None = None
-) -> ReferenceEngine:
+def engine(comparisons: Comparisons, threads: int, shared: SharedPairs | None = None) -> ReferenceEngine:
     """The specification over these votes; it knows no threads."""
     return ReferenceEngine(comparisons, shared)
 

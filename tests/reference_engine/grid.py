@@ -47,9 +47,7 @@ class ReferenceGrid:
         """Correlations of votes; see the protocol."""
         return ReferenceCorrelations(self._votes)
 
-    def factoriser(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
-    ) -> Factoriser:
+    def factoriser(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float) -> Factoriser:
         """By a dense inverse, whatever it takes; see the protocol."""
         one = np.eye(n_items)
 
@@ -82,17 +80,11 @@ class ReferenceCorrelations(DenseOperator):
 class ReferenceSites:
     """`crowdsift.engines.grid.GridSites` over dense arrays.
 
-    Gold is right as a rule: of the largest reliability and the least width, without a side bias,
-    and not counted among the workers.
+    Gold is right as a rule: of the largest reliability and the least width, without a side bias, and not counted among
+    the workers.
     """
 
-    def __init__(
-        self,
-        votes: VoteColumns,
-        shared: SharedPairs | None,
-        types: WorkerTypes,
-        variance: float,
-    ) -> None:
+    def __init__(self, votes: VoteColumns, shared: SharedPairs | None, types: WorkerTypes, variance: float) -> None:
         self._votes, self._types = votes, TypeTable(types, votes.n_workers, votes.n_gold)
         self._before_gold = votes.n_workers - votes.n_gold
         tied = (votes.y == 0.5) & types.ties
@@ -147,18 +139,14 @@ class ReferenceSites:
         alpha = np.sum(q[s] * e * slope, axis=1)
         curvature = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
         new = moved(self._tau, self._nu, alpha, curvature, m, v, damping, clip)
-        self._tau, self._nu = (
-            np.where(marked[s], a, b) for a, b in zip(new, (self._tau, self._nu), strict=True)
-        )
+        self._tau, self._nu = (np.where(marked[s], a, b) for a, b in zip(new, (self._tau, self._nu), strict=True))
         if types.shape.sides:
             given, _ = types.posterior(prior, own, regular)
             alpha = x * np.sum(given[s] * e * k, axis=1)
             curvature = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
             old = self._side_tau, self._side_nu
             new = moved(*old, alpha, curvature, m_side, v_side, damping, True)
-            self._side_tau, self._side_nu = (
-                np.where(marked[s], a, b) for a, b in zip(new, old, strict=True)
-            )
+            self._side_tau, self._side_nu = (np.where(marked[s], a, b) for a, b in zip(new, old, strict=True))
         voted = np.bincount(s, minlength=len(marked)) > 0
         counted = marked & voted & (np.arange(len(marked)) < self._before_gold)
         return SiteUpdate(
@@ -177,9 +165,7 @@ class ReferenceSites:
         voted = np.bincount(self._worker, minlength=len(q)) > 0
         return self._types.counts(q, voted & (np.arange(len(q)) < self._before_gold))
 
-    def posteriors(
-        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types; see the protocol."""
         masses, _ = self._types.posterior(prior, own)
         return TypePosteriors(self._types.reliabilities()[rows], masses[rows])
@@ -200,23 +186,17 @@ class ReferenceSites:
         """Differences of pairs; see the protocol."""
         return self._pairs.pair_posteriors(means)
 
-    def set_pair_variances(
-        self, variances: Vector | None = None, shared: Vector | None = None
-    ) -> None:
+    def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
         """Variances of pairs; see the protocol."""
         self._pairs.set_variances(variances, shared)
 
-    def propagate(
-        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
-    ) -> Messages:
+    def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
         """A sweep of belief propagation; see the protocol."""
         if fresh:
             self._pairs.forget()
         return self._pairs.propagate(precision, settled, last)
 
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; see the protocol."""
         self._tau, self._nu = self._tau * scale**2, self._nu * (-scale if flip else scale)
         self._tau = np.maximum(self._tau, 0.0) if clip else self._tau
@@ -249,17 +229,12 @@ class ReferenceSites:
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Sites and adaptive grids; see the protocol."""
-        self._tau, self._nu, self._side_tau, self._side_nu = (
-            values.astype(np.float64) for values in sites[4:8]
-        )
+        self._tau, self._nu, self._side_tau, self._side_nu = (values.astype(np.float64) for values in sites[4:8])
         self._types.adaptive = {
-            int(s): np.linspace(sites.low[s], sites.high[s], half)
-            for s in np.flatnonzero(np.isfinite(sites.low))
+            int(s): np.linspace(sites.low[s], sites.high[s], half) for s in np.flatnonzero(np.isfinite(sites.low))
         }
 
-    def pair_likelihood(
-        self, differences: Vector, variances: Vector, points: WorkerPoints
-    ) -> float:
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
         """Predictive log-likelihood; see the protocol."""
         beta, width, side, side_variance = (column[self._worker] for column in points)
         pair, sign = self._pairs.pair, self._pairs.sign
@@ -269,9 +244,7 @@ class ReferenceSites:
         Z = np.exp(outcome_terms(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
 
-    def _side_cavities(
-        self, side: SidePrior, own: WorkerPriors | None
-    ) -> tuple[Vector, Vector, Vector]:
+    def _side_cavities(self, side: SidePrior, own: WorkerPriors | None) -> tuple[Vector, Vector, Vector]:
         """Cavity of γ for every vote, and the evidence of γ of every worker."""
         s, n, m = self._worker, self._n, self._votes.n_workers
         g0, t2 = np.full(m, side.mean), np.full(m, side.variance)
@@ -281,9 +254,7 @@ class ReferenceSites:
         nu = np.bincount(s, n * self._side_nu, m)
         D = 1.0 + t2 * tau
         evidence = -0.5 * np.log(D) + 0.5 * (t2 * nu**2 + 2.0 * g0 * nu - g0**2 * tau) / D
-        mean, variance, log_site = cavity(
-            ((g0 + t2 * nu) / D)[s], (t2 / D)[s], self._side_tau, self._side_nu
-        )
+        mean, variance, log_site = cavity(((g0 + t2 * nu) / D)[s], (t2 / D)[s], self._side_tau, self._side_nu)
         evidence -= np.bincount(s, n * log_site, m)
         used = np.abs(self._x) * self._types.shape.sides  # gold has none
         return mean * used, variance * used, evidence

@@ -33,8 +33,7 @@ class ReferenceSchur:
         full = matrix.multiply(np.eye(votes.n_items))
         size = np.abs(self._a)
         return DenseOperator(
-            full - np.einsum("jsp,spq,ksq->jk", B, inverse, B, optimize=True),
-            votes.to_both(size, size),
+            full - np.einsum("jsp,spq,ksq->jk", B, inverse, B, optimize=True), votes.to_both(size, size)
         )
 
 
@@ -48,9 +47,7 @@ class ReferenceLikelihood:
         """Value and derivatives; see the protocol."""
         votes, n = self._votes, self._votes.n
         votes.passes += 1
-        at = LIKELIHOODS[likelihood](
-            votes.differences(scores), theta[votes.worker], votes.x, votes.y
-        )
+        at = LIKELIHOODS[likelihood](votes.differences(scores), theta[votes.worker], votes.x, votes.y)
         return Curvature(
             float(n @ at.value),
             votes.to_items(n * at.d),
@@ -99,9 +96,7 @@ class ReferenceLikelihood:
     ) -> tuple[Vector, Vector, Vector]:
         """Value, gradient and Hessian of every worker's own problem."""
         votes, n = self._votes, self._votes.n
-        at = LIKELIHOODS[likelihood](
-            votes.differences(scores), theta[votes.worker], votes.x, votes.y
-        )
+        at = LIKELIHOODS[likelihood](votes.differences(scores), theta[votes.worker], votes.x, votes.y)
         drift = theta - centre
         value = 0.5 * penalty * np.sum(drift**2, axis=1) - votes.to_workers(n * at.value)
         gradient = penalty * drift - votes.to_workers(n[:, None] * at.t)

@@ -64,16 +64,20 @@ class ReferenceSlopes:
         return float(votes.n @ value)
 
     def profile(
-        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
-        resolution: float = 0.0,
-    ) -> Profile:  # fmt: skip
+        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
+    ) -> Profile:
         """Slopes at their optimum, always to the last digit; see the protocol."""
         curvature = np.full(len(slopes), np.inf)
         if prior is not None:
             slopes = self._general.fit_workers(
-                "scaled-logit", scores, slopes[:, None], centre=np.array([prior.mean]),
-                penalty=prior.precision, bounds=(-np.inf, np.inf), tolerance=1e-12,
-            )[:, 0]  # fmt: skip
+                "scaled-logit",
+                scores,
+                slopes[:, None],
+                centre=np.array([prior.mean]),
+                penalty=prior.precision,
+                bounds=(-np.inf, np.inf),
+                tolerance=1e-12,
+            )[:, 0]
             curvature = self.curvature(scores, slopes).information + prior.precision
         at = self._general.derivatives("scaled-logit", scores, slopes[:, None])
         hessian = at.hessian.reduced((1.0 / curvature)[:, None, None])

@@ -21,9 +21,8 @@ def cavity(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vecto
 
 
 def moved(
-    tau: Vector, nu: Vector, alpha: Vector, curvature: Vector, m: Vector, v: Vector,
-    damping: float, clip: bool,
-) -> tuple[Vector, Vector]:  # fmt: skip
+    tau: Vector, nu: Vector, alpha: Vector, curvature: Vector, m: Vector, v: Vector, damping: float, clip: bool
+) -> tuple[Vector, Vector]:
     """Return the sites, `damping` of the way to those of the moments."""
     curvature = np.maximum(curvature, 0.0) if clip else curvature
     bottom = np.maximum(1.0 - curvature * v, LEAST_DENOMINATOR)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PairTable:
     """Every pair with a = Σ n·τ, H = Σ ±n·ν, D = 1 + s·a and V, and its messages M to both ends.
 
-    A pair that other shards have, too, has the sums of all of them; the shard that does not own it
-    leaves its Laplacian and its messages to the owner.
+    A pair that other shards have, too, has the sums of all of them; the shard that does not own it leaves its Laplacian
+    and its messages to the owner.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class PairTable:
         np.add.at(rhs, self.low, owned * H / D)
         np.subtract.at(rhs, self.high, owned * H / D)
         log_pairs = 0.5 * float(owned @ (pair_effect * H**2 / D - np.log(D)))
-        return SiteSystem(
-            laplacian(self._n_items, self.low, self.high, owned * a / D), rhs, log_pairs
-        )
+        return SiteSystem(laplacian(self._n_items, self.low, self.high, owned * a / D), rhs, log_pairs)
 
     def posteriors(self, means: Vector) -> tuple[Vector, Vector]:
         """E and V of every vote's pair, winner less loser."""
@@ -121,10 +119,7 @@ class PairTable:
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
                 new_low, new_high = W**2 / lb, W**2 / la
-            moves = (
-                np.abs(new_low - M_low) > settled[low],
-                np.abs(new_high - M_high) > settled[high],
-            )
+            moves = (np.abs(new_low - M_low) > settled[low], np.abs(new_high - M_high) > settled[high])
             unsettled = int(moves[0].sum() + moves[1].sum())
             self._to_low, self._to_high = np.zeros((2, len(own)))
             self._to_low[own], self._to_high[own] = new_low, new_high

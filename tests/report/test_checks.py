@@ -28,9 +28,7 @@ def test_a_clear_leader_and_a_shared_first_place() -> None:
     check = {check.key: check for check in run_checks(clear)}["first"]
     assert check.state == "good"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
-    assert top_sentences(shared)[0].startswith(
-        "First place is open between “a”, “b”: the best is one of them with "
-    )
+    assert top_sentences(shared)[0].startswith("First place is open between “a”, “b”: the best is one of them with ")
     apart = int(shared.fit.joint()["above_next"].sum())
     check = {check.key: check for check in run_checks(shared)}["first"]
     assert (check.state, check.finding) == (
@@ -81,9 +79,11 @@ def test_planted_misfit_copies_and_drift_are_checks() -> None:
     worker = drawn.worker_codes()
     outcome = np.where(worker == 3, rng.random(len(drawn)) < 0.5, drawn.outcome)
     table = {
-        "first": drawn.items[drawn.first], "second": drawn.items[drawn.second],
-        "outcome": outcome.astype(float), "worker": drawn.workers[worker],
-    }  # fmt: skip
+        "first": drawn.items[drawn.first],
+        "second": drawn.items[drawn.second],
+        "outcome": outcome.astype(float),
+        "worker": drawn.workers[worker],
+    }
     copied = {name: np.concatenate([column, column[worker == 5]]) for name, column in table.items()}
     copied["worker"][len(drawn) :] = "copycat"
     fit = crowdsift.fit(copied, "bora-map")
@@ -103,9 +103,7 @@ def test_planted_misfit_copies_and_drift_are_checks() -> None:
 def test_the_matrix_holds_the_probabilities() -> None:
     fit = crowdsift.fit(board(30, 10), "bt")
     picture = matrix_figure(gather(fit, refit=False))(980)
-    result = sorted(
-        int(text) for text in re.findall(r'class="tick (?:share )?middle">(\d+)<', picture)
-    )
+    result = sorted(int(text) for text in re.findall(r'class="tick (?:share )?middle">(\d+)<', picture))
     matrix = fit.win_matrix()
     wanted = [round(100 * matrix[i, j]) for i in range(3) for j in range(3) if i != j]
     assert result == sorted([*wanted, 1, 2, 3])
@@ -135,9 +133,7 @@ def test_a_page_stays_below_5_mb_whatever_the_labels() -> None:
     count = 20_000
     text = "A prompt that goes on and on, with details. " * 20
     items = [f"{i}: {text}" for i in range(count)]
-    chain = crowdsift.Comparisons.from_arrays(
-        items[:-1], items[1:], worker=[f"w{i} {text}" for i in range(count - 1)]
-    )
+    chain = crowdsift.Comparisons.from_arrays(items[:-1], items[1:], worker=[f"w{i} {text}" for i in range(count - 1)])
     page = crowdsift.fit(chain, "bt").report(refit=False).html
     assert len(page.encode()) < 5_000_000
     assert "The table holds the first" in page

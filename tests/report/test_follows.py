@@ -17,8 +17,7 @@ def drawn():
     b = (a + rng.integers(1, 12, 1200)) % 12
     length = rng.normal(size=1200)
     won = rng.random(1200) < 1 / (1 + np.exp(-1.5 * (r[a] - r[b]) - length))
-    return {"left": a, "right": b, "worker": who, "winner": np.where(won, "left", "right"),
-            "length": length}  # fmt: skip
+    return {"left": a, "right": b, "worker": who, "winner": np.where(won, "left", "right"), "length": length}
 
 
 def test_covariates_and_both_scores_are_shown():

@@ -45,12 +45,8 @@ def test_ranking_without_flagged_workers_is_that_of_the_remaining_votes(crowd, f
 
 
 def test_items_that_lose_all_votes_have_no_rank():
-    votes = Comparisons.from_arrays(
-        ["a", "b", "a", "c"], ["b", "c", "c", "d"], worker=["x", "x", "x", "y"]
-    )
-    found = fit_without(
-        votes, crowdsift.Sift(), np.array([False, True]), np.array([2.0, 1.0, 0.0, -1.0])
-    )
+    votes = Comparisons.from_arrays(["a", "b", "a", "c"], ["b", "c", "c", "d"], worker=["x", "x", "x", "y"])
+    found = fit_without(votes, crowdsift.Sift(), np.array([False, True]), np.array([2.0, 1.0, 0.0, -1.0]))
     assert found.lost == 1
     assert found.rank[3] == 0
     assert sorted(found.rank[:3]) == [1, 2, 3]
@@ -87,9 +83,7 @@ def test_predictions_are_those_of_fit_predict(crowd):
     fit = crowdsift.fit(crowd, rule, threads=1)
     worker = np.repeat(crowd.workers, np.diff(crowd.offsets))
     some = slice(0, 60)
-    direct = fit.predict(
-        crowd.items[crowd.first[some]], crowd.items[crowd.second[some]], worker[some]
-    )
+    direct = fit.predict(crowd.items[crowd.first[some]], crowd.items[crowd.second[some]], worker[some])
     np.testing.assert_allclose(p[some], direct, atol=1e-9)
 
 
@@ -112,9 +106,7 @@ def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
 def test_disputes_are_the_most_divided_pairs_by_brute_force(crowd, facts):
     counts: dict[tuple[int, int], list[float]] = {}
     worker = np.repeat(np.arange(crowd.n_workers), np.diff(crowd.offsets))
-    for a, b, y, w, s in zip(
-        crowd.first, crowd.second, crowd.outcome, crowd.weight, worker, strict=True
-    ):
+    for a, b, y, w, s in zip(crowd.first, crowd.second, crowd.outcome, crowd.weight, worker, strict=True):
         if facts.population.flagged[s]:
             continue
         low, high, won = (a, b, y) if a < b else (b, a, 1 - y)
@@ -135,9 +127,12 @@ def test_pairs_without_votes_on_both_sides_are_no_dispute():
 
 def test_left_shares_count_decided_votes():
     votes = Comparisons.from_arrays(
-        ["a", "b", "c", "a"], ["b", "c", "a", "c"],
-        worker=["x", "x", "x", "y"], outcome=[1, 0, 0.5, 1], sides_known=True,
-    )  # fmt: skip
+        ["a", "b", "c", "a"],
+        ["b", "c", "a", "c"],
+        worker=["x", "x", "x", "y"],
+        outcome=[1, 0, 0.5, 1],
+        sides_known=True,
+    )
     crowd = describe_population(crowdsift.fit(votes), votes)
     assert crowd.left_share.tolist() == [0.5, 1.0]
     assert crowd.decided.tolist() == [2.0, 1.0]
@@ -157,8 +152,7 @@ def test_a_crowd_that_prefers_the_left_is_told_from_one_that_does_not(crowd, fac
 
 
 def _table(verdict: str, **figures: float) -> Table:
-    usual = {"reliability": 1.0, "comparisons": 30.0, "agreement": 0.7, "left_share": 0.5,
-             "lower": -0.1, "upper": 2.0}  # fmt: skip
+    usual = {"reliability": 1.0, "comparisons": 30.0, "agreement": 0.7, "left_share": 0.5, "lower": -0.1, "upper": 2.0}
     columns = {name: np.array([1.0, value]) for name, value in (usual | figures).items()}
     columns["verdict"] = np.array(["reliable", verdict], dtype=object)
     return Table(columns)
@@ -168,11 +162,7 @@ def _table(verdict: str, **figures: float) -> Table:
     ("verdict", "figures", "words"),
     [
         ("reliable", {}, "The answers follow the quality of the items. 30 votes, 70 % agreement"),
-        (
-            "weak",
-            {"agreement": 0.61},
-            "less closely than those of a typical worker. 30 votes, 61 %",
-        ),
+        ("weak", {"agreement": 0.61}, "less closely than those of a typical worker. 30 votes, 61 %"),
         ("random", {"agreement": 0.48}, "do not differ clearly from guessing. 30 votes, 48 %"),
         ("adversarial", {"agreement": 0.2}, "perhaps the question was understood the other way"),
         ("one-sided", {"left_share": 0.97}, "Most answers chose the item on the left, whichever"),
@@ -222,9 +212,21 @@ def _state(facts, key: str) -> str:
 def test_every_check_is_stated_either_way(facts):
     checks = run_checks(facts)
     assert [check.key for check in checks] == [
-        "first", "separation", "misfit", "circles", "copies", "item-votes", "worker-votes",
-        "connected", "sign", "converged", "flagged", "one-worker", "sides", "calibration",
-    ]  # fmt: skip
+        "first",
+        "separation",
+        "misfit",
+        "circles",
+        "copies",
+        "item-votes",
+        "worker-votes",
+        "connected",
+        "sign",
+        "converged",
+        "flagged",
+        "one-worker",
+        "sides",
+        "calibration",
+    ]
     assert all(check.finding for check in checks)
     assert all(check.advice for check in checks if check.state in ("care", "bad"))
     assert _state(facts, "flagged") == "care"  # 37 % of the votes
@@ -243,7 +245,7 @@ def test_every_check_is_stated_either_way(facts):
         ("sides", Comparisons.from_arrays(["a"], ["b"]), "bt", "none"),
         ("calibration", Comparisons.from_arrays(["a"], ["b"]), "bt", "none"),
     ],
-)  # fmt: skip
+)
 def test_checks_see_what_is_wrong(key, votes, method, state):
     assert _state(gather(crowdsift.fit(votes, method)), key) == state
 
@@ -276,9 +278,7 @@ def test_gold_settles_which_end_is_up_and_the_refit_follows_it():
     assert _state(facts, "sign") == "good"  # although most workers answer the opposite
     assert facts.without.tau > 0.8
     check = next(check for check in run_checks(facts) if check.key == "sign")
-    assert check.finding == (
-        "4 of 4 pairs with a known answer agree with the ranking made without them."
-    )
+    assert check.finding == ("4 of 4 pairs with a known answer agree with the ranking made without them.")
 
 
 def test_the_refit_follows_the_direction_of_gold():
@@ -303,13 +303,9 @@ def test_what_the_page_names_makes_the_same_fit_again(tmp_path, monkeypatch):
     rows = [f"i{min(p)},i{max(p)},w{k % 9},{k % 40}" for k, p in enumerate(pairs)]
     path = tmp_path / "votes.csv"
     path.write_text("winner,loser,worker,prompt\n" + "\n".join(rows))
-    fit = crowdsift.fit(
-        path, "bt", dependent_by="prompt", scale="elo", anchor={"i2": 1200.0}, level=0.8
-    )
+    fit = crowdsift.fit(path, "bt", dependent_by="prompt", scale="elo", anchor={"i2": 1200.0}, level=0.8)
     page = fit.report(refit=False).html
-    command = unescape(
-        re.search(r"Make it again</h3>\s*<pre><code>(.*?)</code>", page, re.DOTALL)[1]
-    )
+    command = unescape(re.search(r"Make it again</h3>\s*<pre><code>(.*?)</code>", page, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     found = {}
     exec(compile(command, "report", "exec"), found)

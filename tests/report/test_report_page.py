@@ -55,10 +55,16 @@ class Elements(HTMLParser):
 def test_the_page_shows_every_section_and_the_command_that_makes_it_again(html):
     text = " ".join(Elements(html).text)
     for words in (
-        "Can you trust this?", "Leaderboard", "Workers", "Without the flagged workers",
-        "Pairs the crowd disputes most", "Do its predictions hold?", "How it was made",
-        "Make it again", "crowdsift.model('sift'",
-    ):  # fmt: skip
+        "Can you trust this?",
+        "Leaderboard",
+        "Workers",
+        "Without the flagged workers",
+        "Pairs the crowd disputes most",
+        "Do its predictions hold?",
+        "How it was made",
+        "Make it again",
+        "crowdsift.model('sift'",
+    ):
         assert words in text
 
 
@@ -133,8 +139,7 @@ def test_groups_are_shown_where_items_cannot_be_compared():
 def test_contexts_are_shown_beside_their_items():
     first, second = ["a", "b", "c"] * 12, ["b", "c", "a"] * 12
     votes = crowdsift.read(
-        {"winner": first, "loser": second, "worker": list(range(4)) * 9, "p": ["q", "r"] * 18},
-        by="p",
+        {"winner": first, "loser": second, "worker": list(range(4)) * 9, "p": ["q", "r"] * 18}, by="p"
     )
     fit = crowdsift.fit(votes)
     html = fit.report(refit=False).html
@@ -206,9 +211,7 @@ def test_more_than_100_000_items_are_cut_to_5_mb():
     item = np.arange(k)
     votes = Comparisons.from_arrays(item, (item + 1) % k, worker=item % 50)
     html = crowdsift.fit(votes, crowdsift.BradleyTerry()).report(refit=False).html
-    assert re.search(
-        r"The table holds the first [\d,]+ of 100,001 items. All are in items.csv", html
-    )
+    assert re.search(r"The table holds the first [\d,]+ of 100,001 items. All are in items.csv", html)
     assert len(html.encode()) < 5_000_000
 
 

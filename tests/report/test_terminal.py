@@ -31,9 +31,8 @@ def fit() -> crowdsift.Fit:
     who = rng.integers(0, 12, len(a))
     wins = rng.random(len(a)) < 1 / (1 + np.exp(np.where(who < 3, b - a, a - b) / 2))
     votes = crowdsift.Comparisons.from_arrays(
-        names[a], names[b], outcome=wins.astype(float), worker=np.array(IDS)[who],
-        weight=np.full(len(a), 1000.0),
-    )  # fmt: skip
+        names[a], names[b], outcome=wins.astype(float), worker=np.array(IDS)[who], weight=np.full(len(a), 1000.0)
+    )
     return crowdsift.fit(votes, "bora-map")
 
 
@@ -107,9 +106,7 @@ def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
     clock = iter(float(second) for second in range(100))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     seen = []
-    monkeypatch.setattr(
-        "rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields)
-    )
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields))
     console = Console(file=io.StringIO(), width=120)
     with fit_progress("Fitting bt", 1e-6, console) as report:
         for i in range(1, 6):
@@ -126,9 +123,7 @@ def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
 def test_the_bar_of_a_report_names_every_stage(monkeypatch, tmp_path):
     votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
     seen = []
-    monkeypatch.setattr(
-        "rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields)
-    )
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields))
     console = Console(file=io.StringIO(), width=120)
     with step_progress("Report:", STAGES, console) as stage:
         make_report(crowdsift.fit(votes), path=tmp_path / "page.html", progress=stage)
@@ -183,9 +178,7 @@ def test_updates_keep_the_history_of_ranks(tmp_path):
     page = fit.report(refit=False).html
     assert "after every update with more votes" in page
     assert page.count('class="history') == 3 * 6  # every item in the pictures of three widths
-    assert "after every update" not in replace(fit, summary={**fit.summary, "history": []}).report(
-        refit=False
-    ).html  # fmt: skip
+    assert "after every update" not in replace(fit, summary={**fit.summary, "history": []}).report(refit=False).html
 
 
 def test_no_column_is_empty(fit, monkeypatch):
@@ -198,16 +191,22 @@ def test_no_column_is_empty(fit, monkeypatch):
 
 def two_items(wins: int, losses: int) -> crowdsift.Fit:
     outcome = [1.0] * wins + [0.0] * losses
-    return crowdsift.fit({"first": ["a"] * len(outcome), "second": ["b"] * len(outcome),
-                          "outcome": outcome, "worker": ["w"] * len(outcome)}, "bt")  # fmt: skip
+    return crowdsift.fit(
+        {
+            "first": ["a"] * len(outcome),
+            "second": ["b"] * len(outcome),
+            "outcome": outcome,
+            "worker": ["w"] * len(outcome),
+        },
+        "bt",
+    )
 
 
 def test_the_votes_that_would_settle_first_place_do():
     found = headline(two_items(55, 45))
     assert found[0].startswith("First place is open between “a” and “b”")
     more = int(re.search(r"About ([\d,]+) more votes on that pair", found[1])[1].replace(",", ""))
-    later, sooner = (two_items(*(round(share * (100 + n)) for share in (0.55, 0.45)))
-                     for n in (1.1 * more, 0.5 * more))  # fmt: skip
+    later, sooner = (two_items(*(round(share * (100 + n)) for share in (0.55, 0.45))) for n in (1.1 * more, 0.5 * more))
     assert later.difference("a", "b")["lower"][0] > 0 > sooner.difference("a", "b")["lower"][0]
     assert headline(later)[0].startswith("“a” is probably the best: better than “b”")
 
@@ -231,13 +230,15 @@ def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts():
         quality = rng.normal(size=2)
         for _ in range(4):
             better = int(rng.random() < 1 / (1 + np.exp(-3 * (quality[0] - quality[1]))))
-            for name, value in (("winner", "ab"[1 - better]), ("loser", "ab"[better]),
-                                ("worker", int(rng.integers(6))), ("prompt", prompt)):  # fmt: skip
+            for name, value in (
+                ("winner", "ab"[1 - better]),
+                ("loser", "ab"[better]),
+                ("worker", int(rng.integers(6))),
+                ("prompt", prompt),
+            ):
                 rows[name].append(value)
     fit = crowdsift.fit(rows, by="prompt", overall=False)
-    assert headline(fit)[0] == (
-        "Items are compared within 60 groups by prompt; there is no common ranking."
-    )
+    assert headline(fit)[0] == ("Items are compared within 60 groups by prompt; there is no common ranking.")
     page = fit.report(refit=False).html
     assert "What can be trained on?" in page
     assert 'id="leaderboard" aria-labelledby="leaderboard-title" hidden' in page

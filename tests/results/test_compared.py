@@ -42,8 +42,8 @@ def fitted(rows: dict, *, sides: bool = False, **parameters: object) -> crowdsif
 def exact(fit: crowdsift.Fit, rows: dict, island: int, size: int) -> list[float]:
     """P(better) of neighbours in an island, by sums over a grid of their differences.
 
-    The workers are those of the fit, by the points of their posteriors, each but for the vote in
-    question: a point counts by 1/Z, Z the probability of the vote given all others.
+    The workers are those of the fit, by the points of their posteriors, each but for the vote in question: a point
+    counts by 1/Z, Z the probability of the vote given all others.
     """
     assert fit.posterior is not None
     assert fit.posterior.points is not None

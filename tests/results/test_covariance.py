@@ -15,10 +15,9 @@ from crowdsift.models.covariance import ComponentCovariance
 def test_a_pair_compared_once_is_no_surer_among_many():
     """The same pair, alone and among 600 others of its kind: .785, not .868."""
     few, many = (
-        {"winner": [f"a{i}" for i in range(n)], "loser": [f"b{i}" for i in range(n)],
-         "worker": ["w"] * n}
+        {"winner": [f"a{i}" for i in range(n)], "loser": [f"b{i}" for i in range(n)], "worker": ["w"] * n}
         for n in (400, 600)
-    )  # fmt: skip
+    )
     model = crowdsift.BradleyTerry(penalty=1.0)
     sure = [crowdsift.fit(votes, model).better("a1", "b1") for votes in (few, many)]
     assert sure[0] == pytest.approx(sure[1], abs=1e-9)

@@ -19,10 +19,7 @@ from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.dimensions import DimensionEstimate, Trial
 from crowdsift.report.figures import draw, map_chart
 from crowdsift.results.build import FitBuilder
-from crowdsift.results.dimensions import (
-    dimension_sentences,
-    direction_sentence,
-)
+from crowdsift.results.dimensions import dimension_sentences, direction_sentence
 from crowdsift.results.predict import vote_probability
 from crowdsift.results.summary import gold_sentence, gold_to_check
 from crowdsift.solvers.convergence import StoppingRule
@@ -39,9 +36,11 @@ def votes(seed: int = 1) -> Comparisons:
     worker = np.repeat(np.arange(WORKERS), 80)
     z = ((known.positions[first] - known.positions[second]) * known.weights[worker]).sum(axis=1)
     return Comparisons.from_arrays(
-        [f"i{i}" for i in first], [f"i{i}" for i in second], worker=[f"w{s}" for s in worker],
+        [f"i{i}" for i in first],
+        [f"i{i}" for i in second],
+        worker=[f"w{s}" for s in worker],
         outcome=(rng.random(len(z)) < 1 / (1 + np.exp(-z))).astype(float),
-    )  # fmt: skip
+    )
 
 
 def dimensions(**changes) -> DimensionEstimate:
@@ -50,13 +49,19 @@ def dimensions(**changes) -> DimensionEstimate:
     a = np.stack([[2.0] * 6 + [0.0, 0.0], [0.0] * 6 + [2.0, -1.0]], axis=1)
     one = 0.01 * np.eye(2)
     made = DimensionEstimate(
-        positions=x, position_covariance=np.tile(one, (ITEMS, 1, 1)),
-        weights=a, weight_covariance=np.tile(one, (WORKERS, 1, 1)),
-        mean=np.array([1.5, 0.1]), mean_covariance=one, covariance=np.diag([0.5, 1.0]),
-        direction="common", has_common=True,
+        positions=x,
+        position_covariance=np.tile(one, (ITEMS, 1, 1)),
+        weights=a,
+        weight_covariance=np.tile(one, (WORKERS, 1, 1)),
+        mean=np.array([1.5, 0.1]),
+        mean_covariance=one,
+        covariance=np.diag([0.5, 1.0]),
+        direction="common",
+        has_common=True,
         trials=(Trial(1, -300.0, 0.62), Trial(2, -250.0, 0.55), Trial(3, -252.0, np.nan)),
-        distinct=np.array([0.0] * 6 + [0.97, 0.95]), component_size=np.full(ITEMS, ITEMS),
-    )  # fmt: skip
+        distinct=np.array([0.0] * 6 + [0.97, 0.95]),
+        component_size=np.full(ITEMS, ITEMS),
+    )
     return replace(made, **changes)
 
 
@@ -70,16 +75,26 @@ def estimate(found: DimensionEstimate | None = None, classes=None) -> Estimate:
     spread = beta[:, None] + 0.1 * np.linspace(-1.6, 1.6, 64)
     quantiles = beta[:, None] + 0.1 * np.linspace(-1.6, 1.6, 16)
     return Estimate(
-        scores=found.positions[:, 0], log_likelihood=-300.0, rule=rule, trace=[-300.0],
-        score_sd=np.full(ITEMS, 0.1), theta=quantiles,
+        scores=found.positions[:, 0],
+        log_likelihood=-300.0,
+        rule=rule,
+        trace=[-300.0],
+        score_sd=np.full(ITEMS, 0.1),
+        theta=quantiles,
         points=WorkerPoints(spread, NONE, NONE, NONE),
         workers=WorkerEstimate(
-            reliability=beta, reliability_sd=np.full(WORKERS, 0.1), reliability_lower=beta - 0.16,
-            reliability_upper=beta + 0.16, quantiles=quantiles, typical=2.0,
+            reliability=beta,
+            reliability_sd=np.full(WORKERS, 0.1),
+            reliability_lower=beta - 0.16,
+            reliability_upper=beta + 0.16,
+            quantiles=quantiles,
+            typical=2.0,
             class_evidence=np.asarray(classes, float),
         ),
-        details={"pair_effect": 0.0}, dimensions=found, component=np.zeros(ITEMS, np.uint32),
-    )  # fmt: skip
+        details={"pair_effect": 0.0},
+        dimensions=found,
+        component=np.zeros(ITEMS, np.uint32),
+    )
 
 
 def fit(found: DimensionEstimate | None = None, classes=None) -> crowdsift.Fit:
@@ -91,19 +106,11 @@ def test_tables_hold_positions_and_weights():
     code = [int(item[1:]) for item in made.item_table["item"]]
     np.testing.assert_array_equal(made.item_table["position_2"], known.positions[code, 1])
     half = 1.6448536 * 0.1
-    np.testing.assert_allclose(
-        made.item_table["position_2_upper"] - made.item_table["position_2"], half
-    )
+    np.testing.assert_allclose(made.item_table["position_2_upper"] - made.item_table["position_2"], half)
     np.testing.assert_array_equal(made.worker_table["weight_2"], known.weights[:, 1])
-    np.testing.assert_allclose(
-        made.worker_table["weight_2"] - made.worker_table["weight_2_lower"], half
-    )
+    np.testing.assert_allclose(made.worker_table["weight_2"] - made.worker_table["weight_2_lower"], half)
     summary = made.summary
-    assert (summary["dimensions"], summary["direction"], summary["has_common"]) == (
-        2,
-        "common",
-        True,
-    )
+    assert (summary["dimensions"], summary["direction"], summary["has_common"]) == (2, "common", True)
     assert [each["left_out_loss"] for each in summary["trials"]] == [0.62, 0.55, None]
 
 
@@ -116,9 +123,7 @@ def test_workers_explained_by_another_dimension_are_distinct_and_paid():
     assert "weigh other things than those of most workers:" in made.report(refit=False).html
 
 
-@pytest.mark.parametrize(
-    ("direction", "what"), [("gold", "gold pairs"), ("trusted", "trusted votes")]
-)
+@pytest.mark.parametrize(("direction", "what"), [("gold", "gold pairs"), ("trusted", "trusted votes")])
 def test_distinct_workers_differ_from_what_the_score_follows(direction, what):
     made = fit(dimensions(direction=direction))
     assert f"weigh other things than the {what} do." in made.decisions()["reason"][-1]
@@ -165,8 +170,7 @@ def test_sentences_say_who_weighs_a_dimension_and_what_it_is_worth():
     assert "1 worker the other way round" in text
     assert "0.5500 instead of 0.6200" in text
     assert direction_sentence(fit()) == (
-        "Scores are positions along the direction on which voters agree; workers also weigh "
-        "1 further dimension."
+        "Scores are positions along the direction on which voters agree; workers also weigh 1 further dimension."
     )
 
 
@@ -179,9 +183,7 @@ def test_a_dimension_is_named_by_the_covariate_it_follows():
     given = votes()
     at = dimensions().positions[:, 1]
     column = at[given.first] - at[given.second]
-    named = replace(
-        given, features=column[:, None].astype(np.float32), feature_names=("chars",)
-    )  # fmt: skip
+    named = replace(given, features=column[:, None].astype(np.float32), feature_names=("chars",))
     made = FitBuilder(named, Sift(), estimate(), threads=1).build(1.0, 0.0)
     assert made.summary["dimension_names"] == ["more chars"]
     assert dimension_sentences(made)[0].startswith("Dimension 2 (more chars): ")
@@ -234,9 +236,7 @@ def test_left_out_votes_are_predicted_with_the_offsets():
     beta = found.points.reliability[6]
     z = beta * (known.positions[i, 0] - known.positions[j, 0]) + offset
     v = beta**2 * 2 * 0.1**2 + variance
-    assert p[row] == pytest.approx(
-        np.mean(1 / (1 + np.exp(-z / np.sqrt(1 + np.pi * v / 8)))), abs=1e-8
-    )
+    assert p[row] == pytest.approx(np.mean(1 / (1 + np.exp(-z / np.sqrt(1 + np.pi * v / 8)))), abs=1e-8)
 
 
 def test_a_saved_fit_keeps_its_dimensions(tmp_path: Path):
@@ -244,8 +244,17 @@ def test_a_saved_fit_keeps_its_dimensions(tmp_path: Path):
     made.save(tmp_path / "fit")
     loaded = crowdsift.load(tmp_path / "fit")
     known, back = made.posterior.dimensions, loaded.posterior.dimensions
-    for name in ("positions", "position_covariance", "weights", "weight_covariance", "mean",
-                 "mean_covariance", "covariance", "distinct", "component_size"):  # fmt: skip
+    for name in (
+        "positions",
+        "position_covariance",
+        "weights",
+        "weight_covariance",
+        "mean",
+        "mean_covariance",
+        "covariance",
+        "distinct",
+        "component_size",
+    ):
         np.testing.assert_array_equal(getattr(back, name), getattr(known, name))
     assert back.trials[:2] == known.trials[:2]
     assert np.isnan(back.trials[2].left_out_loss)
@@ -358,9 +367,7 @@ def test_dimensions_that_are_refused(given, message):
     with pytest.raises(RequestError, match=message):
         crowdsift.fit(votes(), given.get("method"), dimensions=given["dimensions"])
     with pytest.raises(RequestError, match=message):
-        crowdsift.evaluate(
-            votes(), methods=given.get("method", "bt,sift"), dimensions=given["dimensions"]
-        )
+        crowdsift.evaluate(votes(), methods=given.get("method", "bt,sift"), dimensions=given["dimensions"])
 
 
 def test_dimensions_need_workers():

@@ -45,14 +45,20 @@ def test_tables_are_frames_of_the_library_that_went_in(backend: str) -> None:
     best, worst = fit.labels[0], fit.labels[-1]
     statistics = fit.statistics()
     tables = {
-        "items": fit.items, "workers": fit.workers, "decisions": fit.decisions(),
-        "joint": fit.joint(), "difference": fit.difference(best, worst),
-        "outcomes": fit.predict_outcomes(best, worst), "weights": fit.feature_weights(),
-        "score": fit.score({"item": ["new"], "x": [1.0]}), "win_matrix": fit.win_matrix(),
-        "statistics of items": statistics.items, "statistics of workers": statistics.workers,
+        "items": fit.items,
+        "workers": fit.workers,
+        "decisions": fit.decisions(),
+        "joint": fit.joint(),
+        "difference": fit.difference(best, worst),
+        "outcomes": fit.predict_outcomes(best, worst),
+        "weights": fit.feature_weights(),
+        "score": fit.score({"item": ["new"], "x": [1.0]}),
+        "win_matrix": fit.win_matrix(),
+        "statistics of items": statistics.items,
+        "statistics of workers": statistics.workers,
         "next_pairs": crowdsift.next_pairs(votes, 3),
         "second_opinions": crowdsift.second_opinions(votes, 2),
-    }  # fmt: skip
+    }
     assert {name: type(table) for name, table in tables.items()} == dict.fromkeys(tables, kind)
     assert statistics.misfitting == crowdsift.fit(rows(), items=features).statistics().misfitting
     names = getattr(fit.workers, "column_names", None) or list(fit.workers.columns)
@@ -98,9 +104,7 @@ def test_embeddings_join_to_replies_by_their_whole_text() -> None:
     for _ in range(1500):
         p = int(rng.integers(40))
         one, two = rng.choice(3, 2, replace=False)
-        good = rng.random() < 1 / (
-            1 + np.exp(-2 * (quality[replies[p][one]] - quality[replies[p][two]]))
-        )
+        good = rng.random() < 1 / (1 + np.exp(-2 * (quality[replies[p][one]] - quality[replies[p][two]])))
         pair = (replies[p][one], replies[p][two])[:: 1 if good else -1]
         row = (f"prompt {p}", *pair, f"ann {rng.integers(9)}")
         for name, entry in zip(trl, row, strict=True):
@@ -108,8 +112,7 @@ def test_embeddings_join_to_replies_by_their_whole_text() -> None:
     texts = list(quality)
     whole = {"item": texts, "x": [quality[text] for text in texts]}
     pairs = [(f"prompt {p}", text) for p, each in enumerate(replies) for text in each]
-    by_prompt = {"prompt": [p for p, _ in pairs], "item": [t for _, t in pairs],
-                 "x": [quality[t] for _, t in pairs]}  # fmt: skip
+    by_prompt = {"prompt": [p for p, _ in pairs], "item": [t for _, t in pairs], "x": [quality[t] for _, t in pairs]}
     fits = [crowdsift.fit(trl, items=each) for each in (whole, by_prompt)]
     for fit in fits:
         assert fit.feature_weights()["feature"].tolist() == ["x"]

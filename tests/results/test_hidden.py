@@ -76,9 +76,27 @@ def outputs(folder: Path) -> dict[str, str]:
 def test_no_output_has_the_label_of_a_worker(files, monkeypatch, key, method):
     monkeypatch.chdir(files.folder)
     hide = ["--hide-key", "key"] if key else ["--hide-workers"]
-    printed = run("fit", files.votes, *hide, "--method", method, "--out", "fit", "--report",
-                  "page.html", "--table", "table.md", "--excel-safe", "sheets", "--robustness",
-                  "--statistics", "--skip-bad", "--time", "minute", "--json")  # fmt: skip
+    printed = run(
+        "fit",
+        files.votes,
+        *hide,
+        "--method",
+        method,
+        "--out",
+        "fit",
+        "--report",
+        "page.html",
+        "--table",
+        "table.md",
+        "--excel-safe",
+        "sheets",
+        "--robustness",
+        "--statistics",
+        "--skip-bad",
+        "--time",
+        "minute",
+        "--json",
+    )
     printed += run("fit", files.votes, *hide, "--method", method, "--skip-bad")
     printed += run("update", "fit", "new.csv", *(hide if key else []))
     printed += run("report", "fit", "--out", "again.html")
@@ -111,9 +129,7 @@ def test_an_update_hides_new_votes_alike(files, key):
     for row in later.worker_table.records():
         assert row["comparisons"] == expected[row["worker"]]["comparisons"]
         assert row["verdict"] == expected[row["worker"]]["verdict"]
-        np.testing.assert_allclose(
-            row["reliability"], expected[row["worker"]]["reliability"], atol=1e-3
-        )
+        np.testing.assert_allclose(row["reliability"], expected[row["worker"]]["reliability"], atol=1e-3)
 
 
 def test_workers_whose_short_digests_are_equal_stay_two():
@@ -140,9 +156,7 @@ def test_a_fit_is_hidden_once_and_in_an_order_that_tells_nothing(files):
         for one, two in zip(fit.labels, fit.labels[1:], strict=False):
             assert hidden.predict(one, two, known) == pytest.approx(fit.predict(one, two, who))
     again = crowdsift.fit(files.votes, skip_bad=True, hide_workers=True)
-    np.testing.assert_allclose(
-        again.worker_table["reliability"], hidden.worker_table["reliability"], atol=1e-3
-    )
+    np.testing.assert_allclose(again.worker_table["reliability"], hidden.worker_table["reliability"], atol=1e-3)
     hidden.save(files.folder / "fit")
     crowdsift.load(files.folder / "fit").update(files.folder / "new.csv")
 
@@ -175,13 +189,7 @@ def test_outputs_that_need_labels_are_refused(files):
     with pytest.raises(RequestError, match="would count as somebody new"):
         crowdsift.next_pairs(fit, 2, workers=PEOPLE[:3])
     assert crowdsift.next_pairs(fit, 2, workers=fit.worker_table["worker"].tolist()).height == 2
-    arguments = [
-        "fit",
-        files.votes,
-        "--hide-workers",
-        "--mturk-review",
-        str(files.folder / "r.csv"),
-    ]
+    arguments = ["fit", files.votes, "--hide-workers", "--mturk-review", str(files.folder / "r.csv")]
     found = CliRunner().invoke(app, arguments)
     assert isinstance(found.exception, RequestError)
     assert "--hide-workers forbids" in str(found.exception)
@@ -202,8 +210,7 @@ def folders(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("pattern", ["votes/*/*.csv", "votes/worker=Zelda1/votes.csv"])
 def test_a_folder_of_a_worker_is_named_by_its_pseudonym(folders, pattern):
-    printed = run("fit", pattern, "--partitions", "--hide-workers", "--skip-bad", "--method", "bt",
-                  "--out", "fit")  # fmt: skip
+    printed = run("fit", pattern, "--partitions", "--hide-workers", "--skip-bad", "--method", "bt", "--out", "fit")
     assert "equal earlier ones" in printed
     assert "/worker=worker-" in printed
     written = {path: path.read_bytes() for path in (folders / "fit").iterdir()}

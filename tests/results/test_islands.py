@@ -60,19 +60,14 @@ def test_differences_have_the_intervals_of_the_posterior():
     for i in range(3):
         j = i + 5
         sd = np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
-        assert result["upper"][i] - result["lower"][i] == pytest.approx(
-            2 * 1.6448536 * sd, rel=1e-6
-        )
+        assert result["upper"][i] - result["lower"][i] == pytest.approx(2 * 1.6448536 * sd, rel=1e-6)
 
 
 @given(comparisons())
 def test_items_that_only_won_or_lost(votes):
     flags = tally(votes, np.zeros(votes.n_items, np.int64)).flags
     for code in range(votes.n_items):
-        points = [
-            *votes.outcome[votes.first == code],
-            *(1 - votes.outcome[votes.second == code]),
-        ]
+        points = [*votes.outcome[votes.first == code], *(1 - votes.outcome[votes.second == code])]
         expected = ""
         if points and min(points) == 1:
             expected = "only won"

@@ -237,8 +237,7 @@ def test_tables_print_as_tables():
 
 def test_fits_become_frames():
     fit = crowdsift.fit(rows(), "bt")
-    for frames, kind in ((fit.to_pandas(), pd.DataFrame), (fit.to_polars(), pl.DataFrame),
-                         (fit.to_arrow(), pa.Table)):  # fmt: skip
+    for frames, kind in ((fit.to_pandas(), pd.DataFrame), (fit.to_polars(), pl.DataFrame), (fit.to_arrow(), pa.Table)):
         assert isinstance(frames.items, kind)
         assert isinstance(frames.workers, kind)
     assert fit.to_pandas().items["item"].tolist() == fit.labels

@@ -72,9 +72,7 @@ def test_the_command_writes_it(tmp_path: Path, ending: str) -> None:
 
 def test_other_endings_are_refused_before_work(tmp_path: Path, fit: crowdsift.Fit) -> None:
     (tmp_path / "votes.csv").write_text("winner,loser\na,b\n")
-    wrong = CliRunner().invoke(
-        app, ["fit", str(tmp_path / "votes.csv"), "--no-workers", "--table", "board.doc"]
-    )
+    wrong = CliRunner().invoke(app, ["fit", str(tmp_path / "votes.csv"), "--no-workers", "--table", "board.doc"])
     assert ".md, .tex or .csv" in str(wrong.exception)
     with pytest.raises(crowdsift.RequestError, match="written as one of"):
         fit.leaderboard("html")

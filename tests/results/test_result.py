@@ -86,8 +86,7 @@ def test_numbers_and_texts_are_told_apart():
 
 
 @pytest.mark.parametrize(
-    ("make", "kind"),
-    [(pd.DataFrame, pd.DataFrame), (pl.DataFrame, pl.DataFrame), (pa.table, pa.Table)],
+    ("make", "kind"), [(pd.DataFrame, pd.DataFrame), (pl.DataFrame, pl.DataFrame), (pa.table, pa.Table)]
 )
 def test_frames_come_back_as_they_came(make, kind):
     frame = make({"winner": ["a", "b"], "loser": ["b", "c"], "worker": [1, 2]})
@@ -148,10 +147,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("here")
     with pytest.raises(RequestError, match="cannot write to"):
         write_folder(tmp_path / "file" / "folder", {"a.txt": "x"})
-    with (
-        pytest.raises(RequestError, match="cannot be written"),
-        replace_file(tmp_path / "missing" / "a.txt"),
-    ):
+    with pytest.raises(RequestError, match="cannot be written"), replace_file(tmp_path / "missing" / "a.txt"):
         pass
     assert os.listdir(tmp_path) == ["file"]
 
@@ -194,10 +190,7 @@ def test_better_refuses_what_cannot_be_compared():
 
 
 def test_rank_intervals_hold_the_rank_and_shrink():
-    few, many = (
-        crowdsift.fit(crowdsift.simulate(20, 30, n, seed=3).comparisons(), "sift")
-        for n in (400, 20_000)
-    )
+    few, many = (crowdsift.fit(crowdsift.simulate(20, 30, n, seed=3).comparisons(), "sift") for n in (400, 20_000))
     for fit in (few, many):
         assert (fit.items["rank_lower"] <= fit.items["rank"]).all()
         assert (fit.items["rank_upper"] >= fit.items["rank"]).all()
@@ -215,11 +208,14 @@ def test_prediction_averages_over_the_posterior():
 
 def test_csv_is_what_its_reader_reads():
     """Numbers as Python writes them, nothing for what is missing, text quoted where it must be."""
-    table = Table({
-        "text": np.array(["a", "b, c", 'say "x"', "two\nlines", None, "\r"], object),
-        "number": np.array([1.5, np.nan, np.inf, -0.0, 1e-300, 0.1]),
-        "count": np.arange(6), "flag": np.arange(6) > 2,
-    })  # fmt: skip
+    table = Table(
+        {
+            "text": np.array(["a", "b, c", 'say "x"', "two\nlines", None, "\r"], object),
+            "number": np.array([1.5, np.nan, np.inf, -0.0, 1e-300, 0.1]),
+            "count": np.arange(6),
+            "flag": np.arange(6) > 2,
+        }
+    )
     head, *rows = csv.reader(io.StringIO(table.to_csv(), newline=""))
     assert head == ["text", "number", "count", "flag"]
     for name, found in zip(head, zip(*rows, strict=True), strict=True):

@@ -23,24 +23,20 @@ def votes() -> crowdsift.Comparisons:
 
 
 def test_two_items_have_the_elo_difference_of_their_odds() -> None:
-    # 10 wins to 1: the maximum likelihood difference is ln 10, which is 400 points; the penalty
-    # of 1e-9 moves it by less than 1e-6.
+    # 10 wins to 1: the maximum likelihood difference is ln 10, which is 400 points; the penalty of 1e-9 moves it by
+    # less than 1e-6.
     board = crowdsift.Comparisons.from_arrays(["a"] * 10 + ["b"], ["b"] * 10 + ["a"])
     chosen = crowdsift.BradleyTerry(penalty=1e-9, tolerance=1e-12)
     fit = crowdsift.fit(board, chosen, scale="elo", anchor={"b": 1000})
     assert fit.items["score"] == pytest.approx([1400.0, 1000.0], abs=1e-4)
     sd = np.sqrt(1 / 10 + 1 / 1) / 2 * 400 / log(10)  # of a score about the mean of both
-    assert fit.items["upper"][0] - fit.items["score"][0] == pytest.approx(
-        norm.ppf(0.95) * sd, rel=1e-6
-    )
+    assert fit.items["upper"][0] - fit.items["score"][0] == pytest.approx(norm.ppf(0.95) * sd, rel=1e-6)
     assert fit.difference("a", "b")["difference"][0] == pytest.approx(400.0, abs=1e-4)
     assert fit.on_scale("logit").items["score"] == pytest.approx([log(10) / 2, -log(10) / 2])
 
 
 @pytest.mark.parametrize("method", ["bt", "sift", "crowd-bt", "htcv", "bora-map", "factor-bt"])
-def test_elo_is_linear_and_keeps_intervals_and_predictions(
-    votes: crowdsift.Comparisons, method: str
-) -> None:
+def test_elo_is_linear_and_keeps_intervals_and_predictions(votes: crowdsift.Comparisons, method: str) -> None:
     fit = crowdsift.fit(votes, crowdsift.model(method).relax(votes)[0])
     elo = fit.on_scale("elo")
     factor = 400 / log(10) * slope_of(fit)
@@ -54,8 +50,7 @@ def test_elo_is_linear_and_keeps_intervals_and_predictions(
 
 def test_the_slope_is_that_of_each_likelihood(votes: crowdsift.Comparisons) -> None:
     b = {
-        name: crowdsift.fit(votes, crowdsift.model(name).relax(votes)[0])
-        for name in ("bt", "sift", "htcv", "crowd-bt")
+        name: crowdsift.fit(votes, crowdsift.model(name).relax(votes)[0]) for name in ("bt", "sift", "htcv", "crowd-bt")
     }
     typical = {name: typical_reliability(fit) for name, fit in b.items()}
     assert slope_of(b["bt"]) == pytest.approx(1.0)
@@ -94,9 +89,7 @@ def test_win_rates_of_many_items_are_read_off_a_table(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("method", ["bt", "sift"])
 def test_a_level_widens_every_interval(votes: crowdsift.Comparisons, method: str) -> None:
     usual, wide = (crowdsift.fit(votes, method, level=level) for level in (0.9, 0.99))
-    ratio = (wide.items["upper"] - wide.items["lower"]) / (
-        usual.items["upper"] - usual.items["lower"]
-    )
+    ratio = (wide.items["upper"] - wide.items["lower"]) / (usual.items["upper"] - usual.items["lower"])
     assert ratio == pytest.approx(np.full(8, norm.ppf(0.995) / norm.ppf(0.95)))
     assert (wide.items["rank_upper"] >= usual.items["rank_upper"]).all()
     assert (wide.items["rank_lower"] <= usual.items["rank_lower"]).all()
@@ -126,9 +119,7 @@ def test_limits_from_quantiles(level: float) -> None:
             assert skewed[right - 1] <= limit <= skewed[right]
 
 
-def test_scale_and_level_are_saved_and_an_update_keeps_them(
-    votes: crowdsift.Comparisons, tmp_path: Path
-) -> None:
+def test_scale_and_level_are_saved_and_an_update_keeps_them(votes: crowdsift.Comparisons, tmp_path: Path) -> None:
     fit = crowdsift.fit(votes, scale="elo", anchor={"i3": 1500}, level=0.95)
     fit.save(tmp_path / "saved")
     loaded = crowdsift.load(tmp_path / "saved")
@@ -148,8 +139,7 @@ def test_an_anchor_holds_in_every_context() -> None:
     left, right = ["a", "b", "a", "b"], ["b", "a", "b", "c"]
     given = {"winner": left, "loser": right, "topic": ["x", "x", "y", "y"]}
     fit = crowdsift.fit(given, "bt", by="topic", workers=False, scale="elo", anchor={"b": 900})
-    at = [score for item, score in zip(fit.items["item"], fit.items["score"], strict=True)
-          if item == "b"]  # fmt: skip
+    at = [score for item, score in zip(fit.items["item"], fit.items["score"], strict=True) if item == "b"]
     assert at == pytest.approx([900.0, 900.0])
 
 
@@ -166,9 +156,7 @@ def test_an_anchor_holds_in_every_context() -> None:
         ({"level": "95"}, "above 0.5 and below 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    votes: crowdsift.Comparisons, options: dict[str, object], message: str
-) -> None:
+def test_what_makes_no_sense_is_refused(votes: crowdsift.Comparisons, options: dict[str, object], message: str) -> None:
     with pytest.raises(crowdsift.RequestError, match=message):
         crowdsift.fit(votes, "bt", **options)  # type: ignore[arg-type]
 

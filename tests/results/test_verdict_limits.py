@@ -16,15 +16,30 @@ ADVERSARIAL = (0.0, -1.0, -3.0)
 
 
 def word(
-    evidence, interval, *, usual=None, useful=0.0, votes=60.0, agreement=np.nan, left=np.nan,
-    one_sided=False, distinct=None,
-):  # fmt: skip
+    evidence,
+    interval,
+    *,
+    usual=None,
+    useful=0.0,
+    votes=60.0,
+    agreement=np.nan,
+    left=np.nan,
+    one_sided=False,
+    distinct=None,
+):
     """The verdict on one worker; `usual` is the interval of 90 % beside another level."""
     intervals = [tuple(np.array([each]) for each in ends) for ends in (interval, usual or interval)]
     found = words_of(
-        np.array([evidence], float), np.array([useful]), TYPICAL, intervals, np.array([votes]),
-        np.array([agreement]), np.array([left]), np.array([one_sided]), distinct,
-    )  # fmt: skip
+        np.array([evidence], float),
+        np.array([useful]),
+        TYPICAL,
+        intervals,
+        np.array([votes]),
+        np.array([agreement]),
+        np.array([left]),
+        np.array([one_sided]),
+        distinct,
+    )
     return found[0]
 
 
@@ -58,8 +73,7 @@ def test_limits(evidence, interval, expected):
 
 
 @pytest.mark.parametrize(
-    ("evidence", "interval"),
-    [(RANDOM, (-0.2, 0.3)), (ADVERSARIAL, (-2.0, -0.1)), ((FAR, -5, -4, 0.0), (-0.1, 0.1))],
+    ("evidence", "interval"), [(RANDOM, (-0.2, 0.3)), (ADVERSARIAL, (-2.0, -0.1)), ((FAR, -5, -4, 0.0), (-0.1, 0.1))]
 )
 def test_nobody_is_accused_who_may_be_useful_or_has_few_votes(evidence, interval):
     accused = word(evidence, interval, useful=0.1, left=0.9, votes=5.0)
@@ -127,10 +141,13 @@ def test_judges_that_are_models_are_used_or_left_out():
     second = (first + rng.integers(1, 12, size=1600)) % 12
     who = rng.integers(8, size=1600)
     wins = rng.random(1600) < 1 / (1 + np.exp((second - first) / 2.0 * (who > 0)))
-    for name, allowed in (("w{}", ("pay", "review", "block")),
-                          ("gpt-4-{}", ("use", "review", "leave out"))):  # fmt: skip
-        rows = {"first": first, "second": second, "outcome": wins.astype(float),
-                "worker": [name.format(i) for i in who]}  # fmt: skip
+    for name, allowed in (("w{}", ("pay", "review", "block")), ("gpt-4-{}", ("use", "review", "leave out"))):
+        rows = {
+            "first": first,
+            "second": second,
+            "outcome": wins.astype(float),
+            "worker": [name.format(i) for i in who],
+        }
         found = crowdsift.fit(rows).worker_table["suggestion"].tolist()
         assert found[1:] == [allowed[0]] * 7
         assert found[0] in allowed[1:]

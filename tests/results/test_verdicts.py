@@ -15,8 +15,7 @@ from crowdsift.report.terminal import show_fit
 from crowdsift.results.reasons import reason_texts
 
 KINDS = {"careful": 34, "random": 6, "left": 3, "adversarial": 2}
-WORDS = {"careful": "reliable", "random": "random", "left": "one-sided",
-         "adversarial": "adversarial"}  # fmt: skip
+WORDS = {"careful": "reliable", "random": "random", "left": "one-sided", "adversarial": "adversarial"}
 
 
 def batch(seed: int) -> tuple[dict[str, list], list[str]]:
@@ -92,9 +91,7 @@ def test_a_judge_who_nearly_always_answers_left_is_one_sided(seed, spread):
     assert not np.isin(table["verdict"][:30], ("one-sided", "random", "adversarial")).any()
 
 
-@pytest.mark.parametrize(
-    "method", ["sift", "bora-map", "bora-em", "crowd-bt", "factor-bt", "htcv", "hbtl"]
-)
+@pytest.mark.parametrize("method", ["sift", "bora-map", "bora-em", "crowd-bt", "factor-bt", "htcv", "hbtl"])
 def test_honest_judges_with_few_votes_are_not_accused(method):
     """Fault 25: 6,000 honest judges with 1 to 20 votes each, ties and sides."""
     from benchmarks.verdict_safety import ACCUSED, honest
@@ -108,8 +105,7 @@ def test_ties_accuse_nobody():
     """A worker who ties five times is undecided, however few others tie."""
     rows, _ = batch(1)
     for index in range(5):
-        for name, value in (("left", index), ("right", index + 9), ("winner", "tie"),
-                            ("worker", 45)):  # fmt: skip
+        for name, value in (("left", index), ("right", index + 9), ("winner", "tie"), ("worker", 45)):
             rows[name].append(value)
     for method in ("sift", "bora-map"):
         assert crowdsift.fit(rows, method).workers["verdict"][45] == "undecided"
@@ -171,15 +167,13 @@ def test_agreement_is_with_a_fit_of_the_others():
 def test_pairs_that_others_leave_open_do_not_count():
     """A triangle of three workers: the two others imply the order of each one's pair."""
     votes = Comparisons.from_arrays(
-        ["a", "b", "a", "x", "p", "q"], ["b", "c", "c", "y", "q", "r"],
-        worker=["u", "v", "w", "u", "v", "w"],
-    )  # fmt: skip
+        ["a", "b", "a", "x", "p", "q"], ["b", "c", "c", "y", "q", "r"], worker=["u", "v", "w", "u", "v", "w"]
+    )
     agreed = crowdsift.fit(votes, "bora-map").workers["agreement"]
     assert agreed[2] == 1.0  # a > b > c; q and r are nobody else's
     cycle = Comparisons.from_arrays(
-        ["a", "b", "c", "x", "p", "q"], ["b", "c", "a", "y", "q", "r"],
-        worker=["u", "v", "w", "u", "v", "w"],
-    )  # fmt: skip
+        ["a", "b", "c", "x", "p", "q"], ["b", "c", "a", "y", "q", "r"], worker=["u", "v", "w", "u", "v", "w"]
+    )
     assert crowdsift.fit(cycle, "bora-map").workers["agreement"].tolist() == [0.0, 0.0, 0.0]
     lonely = Comparisons.from_arrays(["a", "x"], ["b", "y"], worker=["u", "v"])
     assert np.isnan(crowdsift.fit(lonely, "bora-map").workers["agreement"]).all()
@@ -203,8 +197,11 @@ def test_an_item_that_nobody_else_judged_is_open_in_large_components_too():
 
 def test_where_no_item_is_in_two_votes_one_message_says_so(capsys):
     n = 400
-    rows = {"winner": [f"a{i}" for i in range(n)], "loser": [f"b{i}" for i in range(n)],
-            "worker": [i % 20 for i in range(n)]}  # fmt: skip
+    rows = {
+        "winner": [f"a{i}" for i in range(n)],
+        "loser": [f"b{i}" for i in range(n)],
+        "worker": [i % 20 for i in range(n)],
+    }
     fit = crowdsift.fit(rows)
     assert [each.kind for each in fit.diagnostics] == [Kind.INFORMATION]
     (message,) = fit.warnings

@@ -39,9 +39,11 @@ def test_messages_against_the_joint_gaussian(w, t2):
         A, e = np.diag(a[mine]), h[mine] - a[mine] * side.mean
         inner = np.eye(n) + prior @ A
         evidence = (
-            h[mine].sum() * side.mean - 0.5 * a[mine].sum() * side.mean**2
-            + 0.5 * e @ np.linalg.solve(inner, prior @ e) - 0.5 * np.linalg.slogdet(inner)[1]
-        )  # fmt: skip
+            h[mine].sum() * side.mean
+            - 0.5 * a[mine].sum() * side.mean**2
+            + 0.5 * e @ np.linalg.solve(inner, prior @ e)
+            - 0.5 * np.linalg.slogdet(inner)[1]
+        )
         assert own[mine].sum() + tree.bonus[s] == pytest.approx(evidence, abs=1e-9)
         S = np.linalg.solve(inner, prior)
         np.testing.assert_allclose(mean[mine], side.mean + S @ e, rtol=1e-9)

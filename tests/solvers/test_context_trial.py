@@ -25,9 +25,14 @@ def test_leaves_that_can_tell_anything():
     """Two contexts of three votes and more; neither single votes nor a single context do."""
     rows = {"winner": [], "loser": [], "worker": [], "topic": []}
     for worker, topic, votes in (
-        ("a", "x", 3), ("a", "y", 4), ("a", "z", 1), ("b", "x", 9), ("b", "y", 2), ("c", "x", 1),
+        ("a", "x", 3),
+        ("a", "y", 4),
+        ("a", "z", 1),
+        ("b", "x", 9),
+        ("b", "y", 2),
+        ("c", "x", 1),
         ("c", "y", 1),
-    ):  # fmt: skip
+    ):
         for k in range(votes):
             rows["winner"].append(f"i{k}")
             rows["loser"].append(f"i{k + 1}")

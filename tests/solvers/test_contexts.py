@@ -25,10 +25,10 @@ from crowdsift.votes.graph import folds
 # --- messages ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [
-    RELIABILITY_ONLY,
-    WorkerTypes(np.array([0.1, 1.0]), np.array([-1.0, 2.0]), np.array([0.1, 0.1]), sides=True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape",
+    [RELIABILITY_ONLY, WorkerTypes(np.array([0.1, 1.0]), np.array([-1.0, 2.0]), np.array([0.1, 0.1]), sides=True)],
+)
 def test_types_by_enumeration(shape):
     """All types of a worker and of it in two contexts, one by one."""
     rng = np.random.default_rng(4)
@@ -46,9 +46,7 @@ def test_types_by_enumeration(shape):
         K[5 * d : 5 * d + 5, 5 * d : 5 * d + 5] = spread_kernel(points, 0.5)
     lift = np.exp(np.where(np.arange(types) < regular, bonus[0], 0.0))
     joint = np.einsum("t,tu,tv,u,v->tuv", prior * lift, K, K, likelihood[0], likelihood[1])
-    single = (
-        prior * np.exp(np.where(np.arange(types) < regular, bonus[1], 0.0)) * (K @ likelihood[2])
-    )
+    single = prior * np.exp(np.where(np.arange(types) < regular, bonus[1], 0.0)) * (K @ likelihood[2])
     np.testing.assert_allclose(q[0], joint.sum(axis=(1, 2)) / joint.sum(), rtol=1e-10)
     np.testing.assert_allclose(q[1], single / single.sum(), rtol=1e-10)
     assert log_messages == pytest.approx(np.log(joint.sum()) + np.log(single.sum()), rel=1e-10)
@@ -69,8 +67,7 @@ def test_workers_of_one_context_need_no_tree(engine):
     levels, rng = power_grid(13), np.random.default_rng(2)
     prior = rng.dirichlet(np.ones(shape.n_types(levels)))
     means, side = rng.normal(size=votes.n_items), SidePrior(0.1, 0.2)
-    sites = ContextSites(apart.engine.grid.sites(shape, 2.0), apart.worker, apart.context,
-                         votes.n_workers, shape)  # fmt: skip
+    sites = ContextSites(apart.engine.grid.sites(shape, 2.0), apart.worker, apart.context, votes.n_workers, shape)
     for _ in range(2):
         sites.types.spread = 0.3
         found = sites.update(levels, prior, means, damping=0.0, clip=True, side=side)
@@ -162,10 +159,9 @@ def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
         ratios = []
         for other in (prior, prior[::-1] + prior):
             fine = [
-                float(interpolated_prior(levels, other, grids[s])
-                      @ np.exp(messages[s] - messages[s].max()))
+                float(interpolated_prior(levels, other, grids[s]) @ np.exp(messages[s] - messages[s].max()))
                 for s in (0, 1)
-            ]  # fmt: skip
+            ]
             ratios.append(found @ other / fine)
         np.testing.assert_allclose(ratios[0], ratios[1], rtol=1e-6)
 
@@ -202,15 +198,11 @@ def test_the_engines_agree(sides):
     votes = draw_votes(0.4, 1.0 if sides else 0.0, seed=9, each=80, workers=10, contexts=4, items=5)
     model = Sift(grid_points=25, sides=sides, starts=("flat",), pair_effect=False)
     kept, left = next(folds(votes, 5, 0))
-    ours, theirs = (
-        model.estimate(choose_engine(name, model.prepare(kept), 1)) for name in ("cpu", "reference")
-    )
+    ours, theirs = (model.estimate(choose_engine(name, model.prepare(kept), 1)) for name in ("cpu", "reference"))
     assert ours.details["context_spread"] > 0.0
     assert ours.evidence == pytest.approx(theirs.evidence, abs=0.05)
     np.testing.assert_allclose(ours.scores, theirs.scores, atol=2e-3)
-    np.testing.assert_allclose(
-        ours.workers.reliability, theirs.workers.reliability, rtol=5e-3, atol=2e-3
-    )
+    np.testing.assert_allclose(ours.workers.reliability, theirs.workers.reliability, rtol=5e-3, atol=2e-3)
     result = [
         model.left_out(choose_engine(name, model.prepare(left), 1), estimate)
         for name, estimate in (("cpu", ours), ("reference", theirs))
@@ -260,15 +252,13 @@ def test_gold_is_one_worker_in_all_contexts(tmp_path):
     votes = draw_votes(0.3, 0.8, seed=12)
     items = sorted(votes.items.tolist())
     fit = crowdsift.fit(votes, Sift(), threads=1)
-    best = {scene: max((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0])
-            for scene in ("c0", "c1")}  # fmt: skip
-    worst = {scene: min((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0])
-             for scene in ("c0", "c1")}  # fmt: skip
-    gold = {
-        "scene": list(best),
-        "winner": [x[1] for x in best.values()],
-        "loser": [x[1] for x in worst.values()],
+    best = {
+        scene: max((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0]) for scene in ("c0", "c1")
     }
+    worst = {
+        scene: min((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0]) for scene in ("c0", "c1")
+    }
+    gold = {"scene": list(best), "winner": [x[1] for x in best.values()], "loser": [x[1] for x in worst.values()]}
     result = crowdsift.fit(votes, Sift(), gold=gold, threads=1)
     assert result.summary["context_spread"] > 0.0
     assert result.summary["gold_agree"] == 2

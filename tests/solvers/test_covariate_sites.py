@@ -40,9 +40,7 @@ def test_cavities_and_sites_undo_each_other():
     assert proper.sum() > 25
     np.testing.assert_allclose(precision[proper], np.linalg.inv(square(V))[proper], rtol=1e-8)
     back = np.linalg.solve(square(C), m[..., None])[..., 0] + h
-    np.testing.assert_allclose(
-        back[proper], np.linalg.solve(square(V), E[..., None])[proper][..., 0], rtol=1e-7
-    )
+    np.testing.assert_allclose(back[proper], np.linalg.solve(square(V), E[..., None])[proper][..., 0], rtol=1e-7)
     # log ∫ N(x; m, V) exp(-xᵀAx/2 + hᵀx): gradient α and Hessian -κ in m, in closed form
     W = np.linalg.inv(np.eye(2) + square(A) @ square(V))
     kappa = W @ square(A)
@@ -100,12 +98,8 @@ def test_elimination_is_the_dense_joint_gaussian():
         together = covariance @ to_gamma.T
         for s in range(S):
             columns = slice(s * P, s * P + P)
-            np.testing.assert_allclose(
-                joint.with_coefficients[s, :K], together[:K, columns], atol=1e-10
-            )
-            np.testing.assert_allclose(
-                joint.coefficients[s], (to_gamma @ together)[columns, columns], atol=1e-10
-            )
+            np.testing.assert_allclose(joint.with_coefficients[s, :K], together[:K, columns], atol=1e-10)
+            np.testing.assert_allclose(joint.coefficients[s], (to_gamma @ together)[columns, columns], atol=1e-10)
         matrix = operator.multiply(np.eye(K)) + np.eye(K)
         evidence = logs + 0.5 * right @ scores - 0.5 * np.linalg.slogdet(matrix)[1]
         whole = 0.5 * rhs @ mean - 0.5 * np.linalg.slogdet(precision)[1]
@@ -118,15 +112,11 @@ def test_messages_are_the_integral_over_coefficients():
     N, g, T = 40, 0.3, 0.5
     C, m, v = rng.normal(size=(N, 1)), rng.normal(size=N), rng.uniform(0.05, 0.3, N)
     n, beta = np.ones(N), np.array([[-0.5, 0.0, 1.2]])
-    votes = CovariateVotes(
-        np.zeros(N, np.int64), np.array([0, N]), C, n, np.zeros(N, bool), np.zeros(N)
-    )
+    votes = CovariateVotes(np.zeros(N, np.int64), np.array([0, N]), C, n, np.zeros(N, bool), np.zeros(N))
     types = TypeValues(beta, np.zeros(3), np.zeros(3), np.ones(3))
     found, root = start(1, 3, np.array([g])), np.array([np.sqrt(T)])
     for _ in range(6):
-        found = worker_messages(
-            NumpyPasses(votes), types, m, v, np.array([g]), root, found, np.ones((1, 3), bool)
-        )
+        found = worker_messages(NumpyPasses(votes), types, m, v, np.array([g]), root, found, np.ones((1, 3), bool))
     x = np.linspace(g - 6 * np.sqrt(T), g + 6 * np.sqrt(T), 4001)
     prior = np.exp(-0.5 * (x - g) ** 2 / T) / np.sqrt(2 * np.pi * T)
     for t in range(3):
@@ -148,8 +138,14 @@ def test_the_core_passes_as_the_specification_does():
     N, S, T, P = 80, 5, 6, 3
     worker = np.sort(rng.choice([0, 1, 2, 4], N))
     starts = np.searchsorted(worker, np.arange(S + 1))
-    votes = CovariateVotes(worker, starts, rng.normal(size=(N, P)), rng.uniform(0.5, 3.0, N),
-                      rng.random(N) < 0.3, rng.choice([-1.0, 1.0], N))  # fmt: skip
+    votes = CovariateVotes(
+        worker,
+        starts,
+        rng.normal(size=(N, P)),
+        rng.uniform(0.5, 3.0, N),
+        rng.random(N) < 0.3,
+        rng.choice([-1.0, 1.0], N),
+    )
     regular = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     beta = rng.normal(size=(S, T)) * regular
     width, only = rng.uniform(0.1, 2.0, T), np.array([0, 0, 0, 0, 1.0, -2.0])
@@ -161,9 +157,9 @@ def test_the_core_passes_as_the_specification_does():
         one, two = NumpyPasses(votes), CpuPasses(votes, threads)
         for a, b in zip(
             one.messages(types, m[:, 0], V[:, 0], gamma, wanted),
-            two.messages(types, m[:, 0], V[:, 0], gamma, wanted), strict=True,
-        ):  # fmt: skip
+            two.messages(types, m[:, 0], V[:, 0], gamma, wanted),
+            strict=True,
+        ):
             np.testing.assert_allclose(a[wanted], b[wanted], rtol=1e-10, atol=1e-10)
-        for a, b in zip(one.moments(types, m, V, gamma, q), two.moments(types, m, V, gamma, q),
-                        strict=True):  # fmt: skip
+        for a, b in zip(one.moments(types, m, V, gamma, q), two.moments(types, m, V, gamma, q), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)

@@ -136,9 +136,7 @@ def test_workers_of_two_parameters_are_eliminated_by_their_blocks():
     assert (objective._inverse_blocks() == 0.0).all()  # held
     objective.hold_workers = False
     expected = np.linalg.inv(blocks + 0.5 * np.eye(2))
-    np.testing.assert_allclose(
-        objective.worker_variances(), np.diagonal(expected, axis1=1, axis2=2), rtol=1e-12
-    )
+    np.testing.assert_allclose(objective.worker_variances(), np.diagonal(expected, axis1=1, axis2=2), rtol=1e-12)
     expected[[1, 2, 4]] = 0.0  # at a bound
     np.testing.assert_allclose(objective._inverse_blocks(), expected, rtol=1e-12)
 
@@ -163,9 +161,7 @@ def test_a_step_of_em_is_solved_with_all_votes_true():
             return SimpleNamespace(hessian=SimpleNamespace(reduced=reduced))
 
     engine = SimpleNamespace(likelihood=Passes(ENGINE.likelihood), facts=ENGINE.facts)
-    objective = WorkerElimination(
-        engine, "flipped-logit", 0.3, np.array([0.7]), (0.0, 1.0), truthful=1.0
-    )
+    objective = WorkerElimination(engine, "flipped-logit", 0.3, np.array([0.7]), (0.0, 1.0), truthful=1.0)
     _, gradient = objective.evaluate(SCORES)
     assert objective.em_step(SCORES) is SCORES
     assert not objective.hold_workers  # from now on they are free
@@ -202,19 +198,15 @@ class Scripted:
         (lambda k: -k, lambda k: 0.0, 1e-6, 500, 1, 1),  # one step at least
         (lambda k: -k, lambda k: -2.0, 0.5, 3, 3, 4),  # the size counts, not the sign
     ],
-)  # fmt: skip
-def test_steps_of_em_end_where_f_no_longer_falls_or_newton_can_go_on(
-    values, sizes, tolerance, most, ends, steps
-):
+)
+def test_steps_of_em_end_where_f_no_longer_falls_or_newton_can_go_on(values, sizes, tolerance, most, ends, steps):
     script = Scripted(values, sizes)
     found = elimination._by_em(script, np.zeros(2), StoppingRule("gradient", tolerance, most))
     assert found.tolist() == [ends, ends]
     assert script.steps == steps
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "rough", "stage"), [(1e-8, 0.1, 1e-6), (1e-3, 0.1, 1e-3), (0.5, 0.5, 0.5)]
-)
+@pytest.mark.parametrize(("tolerance", "rough", "stage"), [(1e-8, 0.1, 1e-6), (1e-3, 0.1, 1e-3), (0.5, 0.5, 0.5)])
 def test_stages_fall_to_the_penalty_itself(tolerance, rough, stage, monkeypatch):
     asked = []
 

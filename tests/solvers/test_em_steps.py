@@ -54,17 +54,23 @@ class SpiedEM:
             return found, system(made)
 
         return SimpleNamespace(
-            log_likelihood=inner.log_likelihood, precision=inner.precision,
-            system=system(inner.system), regress=regress,
-        )  # fmt: skip
+            log_likelihood=inner.log_likelihood, precision=inner.precision, system=system(inner.system), regress=regress
+        )
 
 
 def run_em(rule, depth, spy=None, alternations=3):
     spy = spy or SpiedEM()
     state, trace = em.polya_gamma_em(
-        spy, SCORES / rms(SCORES), np.full(5, 0.8), total_weight=500.0, alternations=alternations,
-        item_ridge=0.01, worker_ridge=0.7, rule=rule, depth=depth,
-    )  # fmt: skip
+        spy,
+        SCORES / rms(SCORES),
+        np.full(5, 0.8),
+        total_weight=500.0,
+        alternations=alternations,
+        item_ridge=0.01,
+        worker_ridge=0.7,
+        rule=rule,
+        depth=depth,
+    )
     return spy, state, trace
 
 
@@ -104,9 +110,7 @@ def test_plain_em_asks_for_what_the_last_step_was_worth(tolerance):
     moved = np.abs(np.diff(trace))
     expected = moved
     if tolerance < 1e-7:
-        jumps = [
-            np.abs(b[0] - a[0]).max() for a, b in zip(spy.points, spy.points[1:], strict=False)
-        ]
+        jumps = [np.abs(b[0] - a[0]).max() for a, b in zip(spy.points, spy.points[1:], strict=False)]
         ratio = np.minimum(np.array(steps) / np.array([1.0, *steps[:-1]]), 0.999)
         expected = np.maximum(moved, np.array(jumps) / (1.0 - ratio))
     np.testing.assert_allclose(rule.history, expected, rtol=1e-9)
@@ -164,9 +168,7 @@ def test_a_proposal_without_size_is_not_taken():
 
 def test_an_m_step_in_one_call_is_used_where_there_is_one():
     plain = ENGINE.em.e_step(SCORES, np.full(5, 0.8))
-    by_hand = em.alternate(
-        em.EMState(SCORES, np.full(5, 0.8), plain), 2, shift=0.1, ridge=0.7, tolerance=1e-9
-    )
+    by_hand = em.alternate(em.EMState(SCORES, np.full(5, 0.8), plain), 2, shift=0.1, ridge=0.7, tolerance=1e-9)
     answer, asked = None, []
 
     def alternate(*given):
@@ -174,9 +176,8 @@ def test_an_m_step_in_one_call_is_used_where_there_is_one():
         return answer
 
     fused = SimpleNamespace(
-        system=plain.system, regress=plain.regress, log_likelihood=0.0, precision=1.0,
-        alternate=alternate,
-    )  # fmt: skip
+        system=plain.system, regress=plain.regress, log_likelihood=0.0, precision=1.0, alternate=alternate
+    )
     state = em.EMState(SCORES, np.full(5, 0.8), fused)
     keys = {"shift": 0.1, "ridge": 0.7, "tolerance": 1e-9}
     declined = em.alternate(state, 2, **keys)  # the answer is None: done here

@@ -39,8 +39,7 @@ def test_cut_points_are_covered_and_agree_with_a_plain_likelihood(cuts):
 
 def test_probabilities_are_those_of_cumulative_logits():
     eta, cuts = np.linspace(-700, 700, 29), np.array([0.3, 1.0, 2.5])
-    total = sum(np.exp(log_probabilities(side * eta, np.full(29, k), cuts))
-                for k in (1, 2, 3) for side in (1, -1))  # fmt: skip
+    total = sum(np.exp(log_probabilities(side * eta, np.full(29, k), cuts)) for k in (1, 2, 3) for side in (1, -1))
     total += np.exp(log_probabilities(eta, np.zeros(29, int), cuts))
     assert total == pytest.approx(1, abs=1e-9)
     eta = np.linspace(-6, 6, 25)
@@ -79,15 +78,12 @@ def test_sift_learns_cut_points_and_predicts_better_than_binary_votes():
         _, rows = crowd(seed)
         out = np.arange(3000) % 5 == 0
         votes = crowdsift.read({name: column[~out] for name, column in rows.items()})
-        fit, binary = (
-            crowdsift.fit(x, threads=1, dimensions=1) for x in (votes, replace(votes, grades=None))
-        )
+        fit, binary = (crowdsift.fit(x, threads=1, dimensions=1) for x in (votes, replace(votes, grades=None)))
         s = fit.summary
         for k, cut in ((1, 0.5), (2, 2.0)):
             inside.append(s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"])
         kept = out & (rows["rating"] != 3)
-        p = [each.predict(*(rows[name][kept] for name in ("left", "right", "worker")))
-             for each in (fit, binary)]  # fmt: skip
+        p = [each.predict(*(rows[name][kept] for name in ("left", "right", "worker"))) for each in (fit, binary)]
         won = rows["rating"][kept] < 3
         losses.append([-np.log(np.where(won, each, 1 - each)).mean() for each in p])
         assert "cut_point_2" not in binary.summary
@@ -112,11 +108,13 @@ def test_words_and_ratings_mean_the_same_and_other_methods_collapse():
 
 @pytest.mark.parametrize(
     ("ratings", "message"),
-    [([1, 9], "row 2, column 'rating': the rating 9 is outside the scale of 1 to 7"),
-     ([1, 2.5], "row 2, column 'rating': the rating 2.5 is outside the scale of 1 to 5"),
-     ([-2, 4], "row 2, column 'rating': the rating 4 is outside the scale of -3 to 3"),
-     ([1, "x"], "row 2, column 'rating': the number 'x' is not a number")],
-)  # fmt: skip
+    [
+        ([1, 9], "row 2, column 'rating': the rating 9 is outside the scale of 1 to 7"),
+        ([1, 2.5], "row 2, column 'rating': the rating 2.5 is outside the scale of 1 to 5"),
+        ([-2, 4], "row 2, column 'rating': the rating 4 is outside the scale of -3 to 3"),
+        ([1, "x"], "row 2, column 'rating': the number 'x' is not a number"),
+    ],
+)
 def test_ratings_outside_the_scale_are_refused(ratings, message):
     rows = {"left": ["a", "b"], "right": ["b", "c"], "rating": ratings, "worker": ["w", "w"]}
     with pytest.raises(crowdsift.InputError, match=message):

@@ -122,9 +122,7 @@ def grouped(seed: int, s: float, several: bool) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_an_effect_of_groups_is_found_at_its_size_and_only_where_there_is_one(
-    several: bool,
-) -> None:
+def test_an_effect_of_groups_is_found_at_its_size_and_only_where_there_is_one(several: bool) -> None:
     found = [crowdsift.fit(grouped(seed, 0.6, several), dependent_by="prompt") for seed in range(3)]
     sizes = [fit.summary["group_effect"] for fit in found]
     assert np.exp(np.mean(np.log(sizes))) == pytest.approx(0.6, rel=0.35)
@@ -136,9 +134,7 @@ def test_an_effect_of_groups_is_found_at_its_size_and_only_where_there_is_one(
     assert none.summary["design_effect"] == pytest.approx(1.0, abs=0.35)  # the sandwich
 
 
-def test_with_an_effect_of_groups_predictions_are_for_a_new_group_and_survive_a_folder(
-    tmp_path: Any,
-) -> None:
+def test_with_an_effect_of_groups_predictions_are_for_a_new_group_and_survive_a_folder(tmp_path: Any) -> None:
     rows = grouped(1, 1.5, False)
     fit = crowdsift.fit(rows, dependent_by="prompt")
     turned = {name: values[::-1] for name, values in rows.items()}

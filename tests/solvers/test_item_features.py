@@ -28,18 +28,16 @@ SHARES = np.array([0.3, 0.2])
 def groups_of(n: int) -> list[np.ndarray]:
     rng = np.random.default_rng(5)
     raw = rng.normal(size=(n, 3)), rng.normal(size=(n, 2)) * [1.0, 9.0]
-    return [
-        standardised_block("g", "columns", ("c",), ("c",) * each.shape[1], each).values
-        for each in raw
-    ]
+    return [standardised_block("g", "columns", ("c",), ("c",) * each.shape[1], each).values for each in raw]
 
 
 def run_of(kind: type, engine_name: str = "cpu") -> Propagation:
     """A run of some iterations with fixed shares."""
     votes = crowdsift.simulate(items=12, workers=9, comparisons=300, seed=2).comparisons()
     engine = choose_engine(engine_name, votes, 1)
-    run = Propagation.begin("flat", engine, power_grid(17), Settings(solve_tolerance=1e-12),
-                            RELIABILITY_ONLY, None, Factorisation(engine))  # fmt: skip
+    run = Propagation.begin(
+        "flat", engine, power_grid(17), Settings(solve_tolerance=1e-12), RELIABILITY_ONLY, None, Factorisation(engine)
+    )
     assert run is not None
     run.item_prior = kind(groups_of(12), SHARES.copy())
     run.item_prior.learn = lambda run: None
@@ -78,12 +76,9 @@ def test_posterior_and_evidence_are_those_of_dense_algebra(kind, engine):
     assert found.definite
     assert found.items == pytest.approx(np.diag(sigma), rel=1e-3)
     first, second, _, variance = run.sites.pair_posteriors(run.means)[:4]
-    wanted = np.array([sigma[a, a] + sigma[b, b] - 2 * sigma[a, b]
-                       for a, b in zip(first, second, strict=True)])  # fmt: skip
+    wanted = np.array([sigma[a, a] + sigma[b, b] - 2 * sigma[a, b] for a, b in zip(first, second, strict=True)])
     assert variance == pytest.approx(wanted, rel=1e-3)
-    assert 0.5 * (run.system.rhs @ run.means - found.log_determinant) == pytest.approx(
-        evidence, abs=5e-3
-    )
+    assert 0.5 * (run.system.rhs @ run.means - found.log_determinant) == pytest.approx(evidence, abs=5e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,8 +107,7 @@ def test_weights_are_those_of_regression(kind):
     found = run.item_prior.weights(run)
     assert found.mean == pytest.approx(Z.T @ inverse @ means, abs=1e-4)
     rows = np.random.default_rng(1).normal(size=(4, 5))
-    assert found.variance(rows) == pytest.approx(np.einsum("ij,jk,ik->i", rows, covariance, rows),
-                                                 rel=2e-3)  # fmt: skip
+    assert found.variance(rows) == pytest.approx(np.einsum("ij,jk,ik->i", rows, covariance, rows), rel=2e-3)
     assert found.variances() == pytest.approx(np.diag(covariance), rel=2e-3)
 
 
@@ -123,8 +117,7 @@ def two_items(monkeypatch, levels, prior):
     votes = Comparisons.from_arrays(list("aaba"), list("bbab"), worker=list("uvwu"))
     engine = choose_engine("cpu", votes, 1)
     settings = Settings(tolerance=1e-9, refine=False, solve_tolerance=1e-12)
-    run = Propagation.begin("flat", engine, levels, settings, RELIABILITY_ONLY, None,
-                            Factorisation(engine))  # fmt: skip
+    run = Propagation.begin("flat", engine, levels, settings, RELIABILITY_ONLY, None, Factorisation(engine))
     assert run is not None
     run.prior = WorkerPrior.start(power_grid(17), 1.0, 0.5)
     run.prior = replace(run.prior, levels=levels)
@@ -138,8 +131,8 @@ def two_items(monkeypatch, levels, prior):
 def test_evidence_of_two_items_against_integration(monkeypatch):
     """With x = ±1 the difference of two items has the prior variance 2(1 + ρ).
 
-    EP is the same as without features on a grid √(1 + ρ) times as wide. What the evidence gains
-    or loses by ρ, on which shares and the gate depend, is that of the integrals.
+    EP is the same as without features on a grid √(1 + ρ) times as wide. What the evidence gains or loses by ρ, on which
+    shares and the gate depend, is that of the integrals.
     """
     prior, levels = DensePrior([np.array([[1.0], [-1.0]])], np.array([0.3])), power_grid(17)
     prior.learn = lambda run: None
@@ -192,12 +185,11 @@ def test_shares_at_rest_stay_until_one_has_far_to_go():
 
 def test_variances_by_messages_are_those_of_a_factorisation_on_a_chain():
     """Where there are no loops belief propagation is exact, features or not."""
-    votes = Comparisons.from_arrays(
-        np.tile(np.arange(11), 4), np.tile(np.arange(1, 12), 4), worker=np.arange(44) % 5
-    )
+    votes = Comparisons.from_arrays(np.tile(np.arange(11), 4), np.tile(np.arange(1, 12), 4), worker=np.arange(44) % 5)
     engine = choose_engine("reference", votes, 1)
-    run = Propagation.begin("flat", engine, power_grid(17), Settings(solve_tolerance=1e-12),
-                            RELIABILITY_ONLY, None, Factorisation(engine))  # fmt: skip
+    run = Propagation.begin(
+        "flat", engine, power_grid(17), Settings(solve_tolerance=1e-12), RELIABILITY_ONLY, None, Factorisation(engine)
+    )
     run.item_prior = LowRankPrior(groups_of(12), SHARES.copy())
     run.item_prior.learn = lambda run: None
     for _ in range(3):

@@ -9,12 +9,7 @@ import pytest
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, VoteSites
 from crowdsift.solvers.ep import warm as module
-from crowdsift.solvers.ep.warm import (
-    SavedSites,
-    carried_over,
-    kept_sites,
-    worker_codes,
-)
+from crowdsift.solvers.ep.warm import SavedSites, carried_over, kept_sites, worker_codes
 from crowdsift.solvers.ep.workers import worker_types
 
 ITEMS, WORKERS = 4, 3
@@ -38,9 +33,11 @@ def votes_of(sites):
     order = np.argsort(sites.worker, kind="stable")
     held = np.bincount(sites.worker, minlength=WORKERS)
     return VoteSites(
-        held, *(each[order] for each in sites[1:4]), *np.zeros((4, len(order)), np.float32),
+        held,
+        *(each[order] for each in sites[1:4]),
+        *np.zeros((4, len(order)), np.float32),
         *np.full((2, WORKERS), np.nan),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("sides", [False, True])

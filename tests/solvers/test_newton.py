@@ -34,18 +34,14 @@ class Function:
 
 def quadratic(matrix, centre):
     return Function(
-        lambda x: 0.5 * (x - centre) @ matrix @ (x - centre),
-        lambda x: matrix @ (x - centre),
-        lambda x: matrix,
+        lambda x: 0.5 * (x - centre) @ matrix @ (x - centre), lambda x: matrix @ (x - centre), lambda x: matrix
     )
 
 
 def rosenbrock():
     return Function(
         lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2,
-        lambda x: np.array(
-            [-400 * x[0] * (x[1] - x[0] ** 2) - 2 * (1 - x[0]), 200 * (x[1] - x[0] ** 2)]
-        ),
+        lambda x: np.array([-400 * x[0] * (x[1] - x[0] ** 2) - 2 * (1 - x[0]), 200 * (x[1] - x[0] ** 2)]),
         lambda x: np.array([[1200 * x[0] ** 2 - 400 * x[1] + 2, -400 * x[0]], [-400 * x[0], 200]]),
     )
 

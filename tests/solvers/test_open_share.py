@@ -80,9 +80,7 @@ def test_classes_are_averaged_by_evidence(rows):
     shares = np.array([trial.share for trial in trials])
     found = [by_hand(run, votes, share) for share in shares]
     weights = np.exp([evidence for evidence, _ in found]) * np.gradient(shares)
-    wanted = sum(
-        w * classes for w, (_, classes) in zip(weights / weights.sum(), found, strict=True)
-    )
+    wanted = sum(w * classes for w, (_, classes) in zip(weights / weights.sum(), found, strict=True))
     averaged = np.exp(classes_of(run, engine, typical_reliability(run.prior)))
     assert averaged == pytest.approx(wanted, abs=1e-5)
     assert averaged.sum(axis=1) == pytest.approx(1.0)

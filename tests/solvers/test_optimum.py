@@ -40,11 +40,7 @@ def summed(likelihood, scores, theta):
 
 @pytest.mark.parametrize(
     ("likelihood", "start", "bounds"),
-    [
-        ("scaled-logit", 0.8, (-1.0, 1.0)),
-        ("scaled-probit", 0.8, (0.0, np.inf)),
-        ("flipped-logit", 0.7, (0.0, 1.0)),
-    ],
+    [("scaled-logit", 0.8, (-1.0, 1.0)), ("scaled-probit", 0.8, (0.0, np.inf)), ("flipped-logit", 0.7, (0.0, 1.0))],
 )
 @pytest.mark.parametrize("penalty", [0.01, 2.0])
 def test_scores_and_workers_end_where_both_gradients_vanish(likelihood, start, bounds, penalty):
@@ -85,9 +81,7 @@ def test_variances_of_workers_and_the_laplacian_are_those_of_the_second_derivati
 def test_stages_end_at_the_same_penalty_and_workers_held_stay_alike():
     objective = WorkerElimination(ENGINE, "scaled-probit", 0.1, np.array([0.8]), (0.0, np.inf))
     plain, _ = minimise_eliminated(objective, np.zeros(8), StoppingRule("gradient", 1e-8, 99))
-    staged, _ = minimise_eliminated(
-        objective, np.zeros(8), StoppingRule("gradient", 1e-8, 99), stages=(100.0, 10.0)
-    )
+    staged, _ = minimise_eliminated(objective, np.zeros(8), StoppingRule("gradient", 1e-8, 99), stages=(100.0, 10.0))
     assert objective.worker_penalty == 0.1
     np.testing.assert_allclose(staged, plain, atol=1e-6)
     held = WorkerElimination(ENGINE, "scaled-probit", 0.1, np.array([0.8]))
@@ -110,9 +104,7 @@ def test_one_slope_for_all_is_bradley_terry_and_its_first_scores_are_near():
     curvature = np.bincount(VOTES.first, -n * at.dd, 8) + np.bincount(VOTES.second, -n * at.dd, 8)
     expected = float(np.abs(gradient / (curvature + 0.3)).max())
     assert objective.largest_step(gradient) == pytest.approx(expected, rel=0.2)
-    assert objective.largest_step(2.0 * gradient) == pytest.approx(
-        2.0 * objective.largest_step(gradient)
-    )
+    assert objective.largest_step(2.0 * gradient) == pytest.approx(2.0 * objective.largest_step(gradient))
 
 
 def test_first_scores_of_items_that_always_win_or_lose_are_finite_and_mirror_images():
@@ -145,9 +137,7 @@ def test_em_ends_at_a_fixed_point_of_its_own_iteration(depth):
     rule = StoppingRule("change", 1e-10, 3000)
     total = float(VOTES.weight.sum())
     keys = {"total_weight": total, "alternations": 10, "item_ridge": 0.01, "worker_ridge": 1.0}
-    state, trace = polya_gamma_em(
-        ENGINE.em, np.linspace(-1, 1, 8), np.full(5, 0.8), **keys, rule=rule, depth=depth
-    )
+    state, trace = polya_gamma_em(ENGINE.em, np.linspace(-1, 1, 8), np.full(5, 0.8), **keys, rule=rule, depth=depth)
     assert rule.converged
     assert rule.iterations < (400 if depth == 0 else 60)
     assert len(trace) == rule.iterations + 1
@@ -183,9 +173,15 @@ def test_em_of_votes_that_say_nothing_ends_at_zero():
     both = crowdsift.Comparisons.from_arrays(["a", "b"], ["b", "a"], worker=["v", "v"])
     rule = StoppingRule("change", 1e-6, 50)
     state, trace = polya_gamma_em(
-        choose_engine("cpu", both, 1).em, np.zeros(2), np.ones(1), total_weight=2.0,
-        alternations=10, item_ridge=0.01, worker_ridge=1.0, rule=rule,
-    )  # fmt: skip
+        choose_engine("cpu", both, 1).em,
+        np.zeros(2),
+        np.ones(1),
+        total_weight=2.0,
+        alternations=10,
+        item_ridge=0.01,
+        worker_ridge=1.0,
+        rule=rule,
+    )
     assert (state.scores == 0).all()
     assert (state.slopes == 0).all()
     assert rule.converged
@@ -198,9 +194,16 @@ def test_em_of_two_items_has_its_scores_at_once():
     votes = crowdsift.Comparisons.from_arrays(list("aaab"), list("bbba"), worker=list("vvvv"))
     rule = StoppingRule("change", 1e-12, 500)
     state, trace = polya_gamma_em(
-        choose_engine("cpu", votes, 1).em, np.array([1.0, -1.0]), np.array([0.1]), total_weight=4.0,
-        alternations=1, item_ridge=1e-9, worker_ridge=1e-9, rule=rule, depth=0,
-    )  # fmt: skip
+        choose_engine("cpu", votes, 1).em,
+        np.array([1.0, -1.0]),
+        np.array([0.1]),
+        total_weight=4.0,
+        alternations=1,
+        item_ridge=1e-9,
+        worker_ridge=1e-9,
+        rule=rule,
+        depth=0,
+    )
     assert rule.converged
     assert rule.iterations > 2
     assert state.scores.tolist() == pytest.approx([1.0, -1.0], abs=1e-15)
@@ -310,9 +313,7 @@ def many_minima():
 
 
 def crowd_bt(engine, truthful):
-    return WorkerElimination(
-        engine, "flipped-logit", 0.01, np.array([0.7]), (0.0, 1.0), truthful=truthful
-    )
+    return WorkerElimination(engine, "flipped-logit", 0.01, np.array([0.7]), (0.0, 1.0), truthful=truthful)
 
 
 def test_rounding_does_not_decide_in_which_minimum_a_run_ends(many_minima):
@@ -345,6 +346,5 @@ def test_steps_of_em_go_downhill_from_anywhere(many_minima):
         # The step is Newton's for votes of which a share, as probable as it is now, is turned.
         laplacian = many_minima.slopes.curvature(x, np.ones(200)).laplacian
         np.testing.assert_allclose(
-            laplacian.multiply(step) + 0.01 * step, -gradient,
-            atol=2e-3 * float(np.linalg.norm(gradient)),
-        )  # fmt: skip
+            laplacian.multiply(step) + 0.01 * step, -gradient, atol=2e-3 * float(np.linalg.norm(gradient))
+        )

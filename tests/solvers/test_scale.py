@@ -35,9 +35,7 @@ def test_curvature_along_the_scores(votes, data):
     hessian, scale = settled(votes, scores)
     expected = scores @ (hessian.multiply(scores) + 0.5 * scores)
     size = 1.0 + float(np.sum(hessian.diagonal() * scores**2))
-    assert scale.along_scores(0.5 * float(scores @ scores)) == pytest.approx(
-        expected, abs=1e-9 * size
-    )
+    assert scale.along_scores(0.5 * float(scores @ scores)) == pytest.approx(expected, abs=1e-9 * size)
 
 
 @given(st.data())
@@ -97,8 +95,8 @@ def test_scores_far_too_small_are_scaled_at_once():
     _, scale = settled(votes, scores)
     _, small = settled(votes, 0.5 * scores)
     square = float(scores @ scores)
-    # The same votes, scores half as large: the best scale is twice the other, but for the
-    # likelihood of a slope, which is not quite quadratic.
+    # The same votes, scores half as large: the best scale is twice the other, but for the likelihood of a slope, which
+    # is not quite quadratic.
     assert small.best(0.25 * square) == pytest.approx(2.0 * scale.best(square), rel=0.05)
 
 
@@ -113,9 +111,7 @@ def test_a_soft_direction_costs_no_products():
     along = float(soft @ matrix @ soft)
 
     def solve(correct):
-        return conjugate_gradient(
-            lambda v: matrix @ v, rhs, np.ones(n), tolerance=1e-10, correct=correct
-        )
+        return conjugate_gradient(lambda v: matrix @ v, rhs, np.ones(n), tolerance=1e-10, correct=correct)
 
     def correct(v, out):
         out += soft * float(soft @ v) / along
@@ -135,10 +131,13 @@ def many(items=45_000, votes=180_000, workers=900):
     slope = rng.normal(1.0, 0.5, workers)
     up = rng.random(votes) < sigmoid(slope[worker] * (score[first] - score[second]))
     return Comparisons.from_codes(
-        first.astype(np.uint32), second.astype(np.uint32), worker=worker.astype(np.uint32),
-        outcome=up.astype(float), items=np.arange(items).astype(object),
+        first.astype(np.uint32),
+        second.astype(np.uint32),
+        worker=worker.astype(np.uint32),
+        outcome=up.astype(float),
+        items=np.arange(items).astype(object),
         workers=np.arange(workers).astype(object),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("tolerance", [1e-6, 1e-9])
@@ -163,11 +162,14 @@ def hub(items=45_000):
     """One item that beats each of the others 7 times in 10."""
     second = np.repeat(np.arange(1, items), 2).astype(np.uint32)
     return Comparisons.from_codes(
-        np.zeros(len(second), np.uint32), second,
+        np.zeros(len(second), np.uint32),
+        second,
         worker=np.tile([0, 1], items - 1).astype(np.uint32),
-        outcome=np.tile([1.0, 0.0], items - 1), weight=np.tile([7.0, 3.0], items - 1),
-        items=np.arange(items).astype(object), workers=np.arange(2).astype(object),
-    )  # fmt: skip
+        outcome=np.tile([1.0, 0.0], items - 1),
+        weight=np.tile([7.0, 3.0], items - 1),
+        items=np.arange(items).astype(object),
+        workers=np.arange(2).astype(object),
+    )
 
 
 def test_an_item_in_all_votes():

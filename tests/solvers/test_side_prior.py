@@ -13,9 +13,7 @@ from crowdsift.solvers.ep.workers import PopulationSide, learn_sides
 def drawn(variance, workers=400, seed=1, mean=0.4):
     rng = np.random.default_rng(seed)
     tau = rng.gamma(2.0, 8.0, workers)
-    nu = tau * rng.normal(mean, np.sqrt(variance), workers) + np.sqrt(tau) * rng.normal(
-        size=workers
-    )
+    nu = tau * rng.normal(mean, np.sqrt(variance), workers) + np.sqrt(tau) * rng.normal(size=workers)
     return nu, tau
 
 

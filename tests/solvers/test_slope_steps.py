@@ -40,9 +40,7 @@ def test_passes_are_as_fine_as_the_step_that_is_expected():
     assert [each[3] for each in asked] == [np.inf]
     assert (asked[0][1] == 1.5).all()
     largest = objective.largest_step(gradient)
-    assert largest == pytest.approx(
-        np.abs(gradient / (objective.at.hessian.diagonal() + 0.3)).max(), rel=1e-12
-    )
+    assert largest == pytest.approx(np.abs(gradient / (objective.at.hessian.diagonal() + 0.3)).max(), rel=1e-12)
     objective.evaluate(SCORES + 0.05)
     assert asked[-1][3] == pytest.approx(0.1 * largest**2, rel=1e-12)
     # Converged by a rough pass: looked at once more, finely.
@@ -171,9 +169,7 @@ def test_a_run_that_was_cut_short_goes_on_from_its_scores_and_slopes():
     scores, at, _ = minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=rule)
     engine.slopes.asked.clear()
     again = StoppingRule("step", 1e-6, 60)
-    minimise_with_slopes(
-        engine, penalty=1.0, mean=0.9, sd=0.5, rule=again, start=(scores, at.slopes)
-    )
+    minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=again, start=(scores, at.slopes))
     assert again.iterations == 0
     assert engine.slopes.asked[0][0] is scores
     assert engine.slopes.asked[0][1] is at.slopes

@@ -139,8 +139,7 @@ def test_reliabilities_are_the_cold_ones_where_the_scale_drifts(lies):
 
 
 def test_contexts_go_on():
-    votes = source_of(crowdsift.simulate(items=12, workers=20, comparisons=900, seed=2)
-                     .comparisons())  # fmt: skip
+    votes = source_of(crowdsift.simulate(items=12, workers=20, comparisons=900, seed=2).comparisons())
     votes["topic"] = np.array(["x", "y"], dtype=object)[np.arange(len(votes["winner"])) % 2]
     new = held_back(len(votes["winner"]), 0.02, 1)
     whole = crowdsift.fit(some(votes, slice(None)), by="topic")
@@ -153,9 +152,7 @@ def test_ties_that_come_later_start_anew(crowd, cold):
     whole = crowdsift.read(some(crowd, slice(None))).extended(crowdsift.read(tie))
     warm = cold.update(tie)
     assert "tie_width" in warm.worker_table
-    np.testing.assert_array_equal(
-        warm.item_table["score"], crowdsift.fit(whole).item_table["score"]
-    )
+    np.testing.assert_array_equal(warm.item_table["score"], crowdsift.fit(whole).item_table["score"])
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -166,13 +163,15 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
     first, second = rng.integers(0, 9, n), rng.integers(0, 9, n)
     second = np.where(second == first, (first + 1) % 9, second)
     votes = Comparisons.from_codes(
-        first.astype(np.uint32), second.astype(np.uint32),
+        first.astype(np.uint32),
+        second.astype(np.uint32),
         items=np.array([f"i{k}" for k in range(9)], dtype=object),
         workers=np.array([f"w{k}" for k in range(7)], dtype=object),
         worker=rng.integers(0, 7, n).astype(np.uint32),
         outcome=rng.choice([0.0, 0.5, 1.0] if ties else [0.0, 1.0], n).astype(np.float32),
-        weight=np.ones(n, np.float32), sides_known=sides,
-    )  # fmt: skip
+        weight=np.ones(n, np.float32),
+        sides_known=sides,
+    )
     types = worker_types(ties=ties, sides=sides)
     prior = WorkerPrior.start(power_grid(21), 1.0, 0.5, types)
     means, moving = rng.normal(size=9), np.arange(7) % 2 == 0
@@ -191,9 +190,7 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
         assert (after.nu[~still] != kept.nu[~still]).any()
         twin = engine.grid.sites(types, 2.0)
         twin.set_vote_sites(carried_over(after, twin.vote_sites(), types), len(prior.levels))
-        np.testing.assert_allclose(
-            twin.system(twin.pair_sums()).rhs, sites.system(sites.pair_sums()).rhs, atol=1e-5
-        )
+        np.testing.assert_allclose(twin.system(twin.pair_sums()).rhs, sites.system(sites.pair_sums()).rhs, atol=1e-5)
         for one, two in zip(sites.vote_sites(), twin.vote_sites(), strict=True):
             np.testing.assert_array_equal(one, two)
         order = np.lexsort((after.kind, after.loser, after.winner, after.worker))
@@ -244,9 +241,7 @@ def test_starts_that_are_refused(crowd, cold, tmp_path):
     with pytest.raises(RequestError, match=r"made by version 0\.0"):
         crowdsift.fit(votes, start=replace(cold, summary={**cold.summary, "version": "0.0"}))
     with pytest.raises(RequestError, match="these are other data"):
-        crowdsift.fit(
-            {"winner": ["x"] * 2000, "loser": ["y"] * 2000, "worker": ["z"] * 2000}, start=cold
-        )
+        crowdsift.fit({"winner": ["x"] * 2000, "loser": ["y"] * 2000, "worker": ["z"] * 2000}, start=cold)
     with pytest.raises(RequestError, match="a fit of bt"):
         crowdsift.fit(votes, start=crowdsift.fit(votes, method="bt"))
     with pytest.raises(RequestError, match="bora-em"):

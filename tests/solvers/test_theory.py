@@ -42,14 +42,10 @@ def expected_complete(votes, precision, scores, slopes, shift, ridge):
 def test_q_never_falls_in_an_alternation(case, shift):
     votes, scores, slopes = case
     e_step = ReferenceEngine(votes).em.e_step(scores, slopes)
-    precision = votes.weight * polya_gamma_mean(
-        slopes[votes.worker_codes()] * differences(votes, scores)
-    )
+    precision = votes.weight * polya_gamma_mean(slopes[votes.worker_codes()] * differences(votes, scores))
     value = expected_complete(votes, precision, scores, slopes, shift, 1.0)
     for alternations in range(1, 5):  # each begins with those of the one before
-        *moved, _ = alternate(
-            EMState(scores, slopes, e_step), alternations, shift=shift, ridge=1.0, tolerance=1e-12
-        )
+        *moved, _ = alternate(EMState(scores, slopes, e_step), alternations, shift=shift, ridge=1.0, tolerance=1e-12)
         new = expected_complete(votes, precision, *moved, shift, 1.0)
         assert new >= value - 1e-9 * max(1.0, abs(value))
         value = new
@@ -69,9 +65,7 @@ def test_m_step_is_matrix_sensing_least_squares(case, seed):
 
     def sensing(r, beta):
         product = np.outer(beta, r)
-        measured = (
-            2 * c * alpha * sign * (product[worker, votes.first] - product[worker, votes.second])
-        )
+        measured = 2 * c * alpha * sign * (product[worker, votes.first] - product[worker, votes.second])
         return np.sum((measured - alpha / c) ** 2)
 
     def minus_q(r, beta):
@@ -110,13 +104,9 @@ def test_weight_three_is_three_rows(method):
     drawn = crowdsift.simulate(items=12, workers=6, comparisons=150, seed=2)
     labels = drawn.items[drawn.first], drawn.items[drawn.second]
     worker = drawn.workers[drawn.worker]
-    once = crowdsift.Comparisons.from_arrays(
-        *labels, worker=worker, outcome=drawn.outcome, weight=np.full(150, 3.0)
-    )
+    once = crowdsift.Comparisons.from_arrays(*labels, worker=worker, outcome=drawn.outcome, weight=np.full(150, 3.0))
     thrice = crowdsift.Comparisons.from_arrays(
-        *(np.repeat(side, 3) for side in labels),
-        worker=np.repeat(worker, 3),
-        outcome=np.repeat(drawn.outcome, 3),
+        *(np.repeat(side, 3) for side in labels), worker=np.repeat(worker, 3), outcome=np.repeat(drawn.outcome, 3)
     )
     one, three = crowdsift.fit(once, method), crowdsift.fit(thrice, method)
     assert one.items["score"].tobytes() == three.items["score"].tobytes()

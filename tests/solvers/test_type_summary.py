@@ -11,20 +11,8 @@ from scipy.stats import norm
 from crowdsift.engines.fused import ReliabilitySummary
 from crowdsift.engines.grid import TypePosteriors, mirrored
 from crowdsift.solvers.ep import summaries
-from crowdsift.solvers.ep.summaries import (
-    chosen_types,
-    class_evidence,
-    quantiles,
-    summarise,
-    typical_reliability,
-)
-from crowdsift.solvers.ep.workers import (
-    WorkerPrior,
-    hints_at_sides,
-    power_grid,
-    side_scores,
-    worker_types,
-)
+from crowdsift.solvers.ep.summaries import chosen_types, class_evidence, quantiles, summarise, typical_reliability
+from crowdsift.solvers.ep.workers import WorkerPrior, hints_at_sides, power_grid, side_scores, worker_types
 
 WORKERS, LEVELS = 7, power_grid(9)
 
@@ -115,9 +103,10 @@ class OnDevice:
         result = self.posteriors(masses, slice(0, WORKERS))
         mean = (result.points * result.masses).sum(axis=1)
         return ReliabilitySummary(
-            mean, np.sqrt((result.points**2 * result.masses).sum(axis=1) - mean**2),
+            mean,
+            np.sqrt((result.points**2 * result.masses).sum(axis=1) - mean**2),
             quantiles(result.points, result.masses, levels),
-        )  # fmt: skip
+        )
 
     def quantiles(self, points, masses, levels, atom):
         self.asked.append("quantiles")
@@ -167,9 +156,7 @@ def test_side_only_types_among_the_points_of_a_worker():
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=True, sides=True))
     masses = np.zeros((1, len(prior.masses)))
     masses[0, [3, -2]] = 0.25, 0.75
-    sites = SimpleNamespace(
-        posteriors=lambda given, rows, own=None: TypePosteriors(mirrored(LEVELS)[None], masses)
-    )
+    sites = SimpleNamespace(posteriors=lambda given, rows, own=None: TypePosteriors(mirrored(LEVELS)[None], masses))
     points = summarise(sites, prior, (np.array([0.4]), np.array([0.09]))).points
     regular = points.reliability[0] != 0.0
     assert regular.sum() == 16
@@ -225,9 +212,7 @@ def test_classes_are_averages_within_them(sides, monkeypatch):
     level = np.concatenate([beta, odd])
     inside = [level < -typical / 4, np.abs(level) <= typical / 4, level > typical / 4]
     inside += [np.isnan(level)] if sides else []
-    wanted = np.stack(
-        [likelihood[:, own] @ prior.masses[own] / prior.masses[own].sum() for own in inside], axis=1
-    )
+    wanted = np.stack([likelihood[:, own] @ prior.masses[own] / prior.masses[own].sum() for own in inside], axis=1)
     wanted /= wanted.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(found), wanted, rtol=1e-9)
 
@@ -269,12 +254,9 @@ def test_scores_of_sides_are_standardised():
 )
 def test_sides_are_hinted_at_by_all_or_by_some_of_either_side(decided, leaning, hint):
     """The row of gold does not count."""
-    result = SimpleNamespace(
-        decided=np.append(np.full(100, float(decided)), 90.0), leaning=np.append(leaning, 90.0)
-    )
+    result = SimpleNamespace(decided=np.append(np.full(100, float(decided)), 90.0), leaning=np.append(leaning, 90.0))
     engine = SimpleNamespace(
-        facts=SimpleNamespace(n_items=3, n_workers=101, n_gold=1),
-        counts=SimpleNamespace(tally=lambda scores: result),
+        facts=SimpleNamespace(n_items=3, n_workers=101, n_gold=1), counts=SimpleNamespace(tally=lambda scores: result)
     )
     assert hints_at_sides(engine) is hint
 

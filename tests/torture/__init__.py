@@ -1,7 +1,7 @@
 """Torture: random cases against exact oracles, without end outside and with fixed seeds in CI.
 
-An area is a function of a seed and an empty folder that raises where something is wrong. What
-users cause is a `CrowdsiftError`; anything else that comes out is a finding.
+An area is a function of a seed and an empty folder that raises where something is wrong. What users cause is a
+`CrowdsiftError`; anything else that comes out is a finding.
 """
 
 from __future__ import annotations

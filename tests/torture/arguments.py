@@ -18,10 +18,40 @@ from torture.words import result
 
 VOTES = {"winner": ["a", "b", "a", "c"], "loser": ["b", "c", "c", "a"], "worker": list("xxyy")}
 JUNK: tuple[Any, ...] = (
-    None, True, False, -1, 0, 3, 2**70, 1.5, -0.0, float("nan"), float("inf"), "", "x", "1", b"x",
-    [], [1], ["a"], (), {}, {"a": 1}, {1, 2}, object(), int, len, np.array([]), np.array(1.0),
-    np.array([[1]]), np.float32(2), np.datetime64("NaT"), complex(1, 1), range(3), Path("x"),
-)  # fmt: skip
+    None,
+    True,
+    False,
+    -1,
+    0,
+    3,
+    2**70,
+    1.5,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "1",
+    b"x",
+    [],
+    [1],
+    ["a"],
+    (),
+    {},
+    {"a": 1},
+    {1, 2},
+    object(),
+    int,
+    len,
+    np.array([]),
+    np.array(1.0),
+    np.array([[1]]),
+    np.float32(2),
+    np.datetime64("NaT"),
+    complex(1, 1),
+    range(3),
+    Path("x"),
+)
 
 
 def case(seed: int, folder: Path) -> None:
@@ -48,25 +78,63 @@ def _predict(**values: Any) -> Any:
 
 
 CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
-    (crowdsift.read, {"source": VOTES, "columns": None, "workers": True, "sides": None,
-                      "covariates": (), "by": "", "threads": 1}),
-    (crowdsift.fit, {"votes": VOTES, "method": "bt", "classes": None, "gold": None, "start": None,
-                     "tune": False, "scale": "standard", "anchor": None, "level": 0.9,
-                     "dependent_by": None, "engine": "cpu", "engine_options": None, "threads": 1,
-                     "seed": 0}),
-    (crowdsift.simulate, {"items": 4, "workers": 3, "comparisons": 20, "reliability": (0, 1),
-                          "model": "bora-em", "loads": None, "seed": 1}),
-    (crowdsift.Comparisons.from_arrays, {"first": VOTES["winner"], "second": VOTES["loser"],
-                                         "worker": VOTES["worker"], "outcome": [1, 0, 1, 0.5],
-                                         "weight": [1, 2, 1, 1]}),
+    (
+        crowdsift.read,
+        {"source": VOTES, "columns": None, "workers": True, "sides": None, "covariates": (), "by": "", "threads": 1},
+    ),
+    (
+        crowdsift.fit,
+        {
+            "votes": VOTES,
+            "method": "bt",
+            "classes": None,
+            "gold": None,
+            "start": None,
+            "tune": False,
+            "scale": "standard",
+            "anchor": None,
+            "level": 0.9,
+            "dependent_by": None,
+            "engine": "cpu",
+            "engine_options": None,
+            "threads": 1,
+            "seed": 0,
+        },
+    ),
+    (
+        crowdsift.simulate,
+        {
+            "items": 4,
+            "workers": 3,
+            "comparisons": 20,
+            "reliability": (0, 1),
+            "model": "bora-em",
+            "loads": None,
+            "seed": 1,
+        },
+    ),
+    (
+        crowdsift.Comparisons.from_arrays,
+        {
+            "first": VOTES["winner"],
+            "second": VOTES["loser"],
+            "worker": VOTES["worker"],
+            "outcome": [1, 0, 1, 0.5],
+            "weight": [1, 2, 1, 1],
+        },
+    ),
     (crowdsift.load, {"directory": "nowhere"}),
     (crowdsift.model, {"name": "bt"}),
-    (crowdsift.evaluate, {"votes": VOTES, "truth": {"a": 1, "b": 2, "c": 3}, "methods": "bt",
-                          "threads": 1, "seed": 0}),
+    (crowdsift.evaluate, {"votes": VOTES, "truth": {"a": 1, "b": 2, "c": 3}, "methods": "bt", "threads": 1, "seed": 0}),
     (_predict, {"first": ["a"], "second": ["b"]}),
     *(
-        (_model, {"method": method, **{f.name: f.default for f in dataclasses.fields(kind)
-                                       if f.default is not dataclasses.MISSING}})
+        (
+            _model,
+            {
+                "method": method,
+                **{f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING},
+            },
+        )
         for method, kind in MODELS.items()
     ),
-]  # fmt: skip
+]

@@ -1,9 +1,8 @@
 """The entry points of the compiled core in any order, with arguments of all sizes and values.
 
-Nobody calls them but the engines; still no call may crash, hang or read what is not there. An
-answer has the shapes that it should have, and what is refused is refused as an exception. Under
-the sanitizers (`make torture-sanitized`) a read beyond an array is a finding even where it does
-no harm.
+Nobody calls them but the engines; still no call may crash, hang or read what is not there. An answer has the shapes
+that it should have, and what is refused is refused as an exception. Under the sanitizers (`make torture-sanitized`) a
+read beyond an array is a finding even where it does no harm.
 """
 
 from __future__ import annotations
@@ -101,23 +100,15 @@ class World:
     def spoilt(self, values: Any) -> Any:
         if self.rng.random() > 0.1 * self.wrong:
             return values
-        return self.rng.choice(
-            (None, 1.0, "x", np.zeros(3, np.int16), values[::2], values[None], [])
-        )
+        return self.rng.choice((None, 1.0, "x", np.zeros(3, np.int16), values[::2], values[None], []))
 
     def number(self, low: float, high: float) -> float:
-        return (
-            self.rng.choice(STRANGE)
-            if self.rng.random() < self.wrong
-            else self.rng.uniform(low, high)
-        )
+        return self.rng.choice(STRANGE) if self.rng.random() < self.wrong else self.rng.uniform(low, high)
 
     def whole(self, right: int) -> int:
         if self.rng.random() > self.wrong:
             return right
-        return self.rng.choice(
-            (0, 1, max(right - 1, 0), right + 1, -1, 2**31, 2**62, 2**64 - 1, 2**70)
-        )
+        return self.rng.choice((0, 1, max(right - 1, 0), right + 1, -1, 2**31, 2**62, 2**64 - 1, 2**70))
 
     def size(self, right: int) -> int:
         """A number of things that memory is taken for: near, or beyond every machine."""
@@ -140,21 +131,20 @@ class World:
         second = (first + 1 + self.codes(rows, items - 1)) % items if first is not None else first
         outcome = self.numbers.choice(self.rng.choice(([0, 1], [0, 0.5, 1], [0.2, 0.7, 1])), rows)
         weight = self.floats(rows, low=0.5, high=3.0, kind=np.float32)
-        features = self.rng.choice(
-            (None, None, self.floats(rows, self.rng.randrange(1, 9), kind=np.float32))
-        )
+        features = self.rng.choice((None, None, self.floats(rows, self.rng.randrange(1, 9), kind=np.float32)))
         n_items = self.size(items)
         core = _core.Core(
-            first, np.asarray(second).astype(np.uint32), outcome.astype(np.float32), weight,
-            offsets, features, n_items, self.rng.choice((0, 1, 2, 3, 40)),
-        )  # fmt: skip
-        self.cores.append(core)
-        self.sizes[id(core)] = (
+            first,
+            np.asarray(second).astype(np.uint32),
+            outcome.astype(np.float32),
+            weight,
+            offsets,
+            features,
             n_items,
-            workers,
-            rows,
-            0 if features is None else features.shape[1],
+            self.rng.choice((0, 1, 2, 3, 40)),
         )
+        self.cores.append(core)
+        self.sizes[id(core)] = (n_items, workers, rows, 0 if features is None else features.shape[1])
 
     def keep(self, core: Any, *made: Any) -> None:
         for value in made:
@@ -174,9 +164,7 @@ class World:
         elif kind == 2:
             core.log_likelihood(scores, slopes)
         elif kind == 3:
-            self.keep(
-                core, core.common_slope(scores, self.number(0.5, 2), self.number(0, 1e-3))[-1]
-            )
+            self.keep(core, core.common_slope(scores, self.number(0.5, 2), self.number(0, 1e-3))[-1])
         elif kind == 4:
             prior = (self.number(-1, 1), self.number(0.1, 2), self.number(0, 1))
             self.keep(core, core.own_slopes(scores, slopes, *prior, self.number(0, 1e-3))[-1])
@@ -195,9 +183,8 @@ class World:
             else:
                 low, high = self.number(-9, -1), self.number(1, 9)
                 core.fit_workers(
-                    name, scores, theta, self.floats(p), self.number(0, 1), low, high,
-                    self.number(0, 1e-3),
-                )  # fmt: skip
+                    name, scores, theta, self.floats(p), self.number(0, 1), low, high, self.number(0, 1e-3)
+                )
         elif kind == 9:
             self.of_shards(core, items)
         else:
@@ -207,9 +194,7 @@ class World:
         core.correlate(self.flag(), self.floats(items))
         core.correlation_degrees(self.flag())
         if self.flag():
-            low, high, _ = core.curvature(np.zeros(items), np.ones(self.sizes[id(core)][1]))[
-                -1
-            ].pairs()
+            low, high, _ = core.curvature(np.zeros(items), np.ones(self.sizes[id(core)][1]))[-1].pairs()
             some = self.numbers.random(len(low)) < self.rng.choice((0.0, 0.3, 1.0))
             owner = self.numbers.random(some.sum()) < 0.5
             core.set_shared(low[some], high[some], owner)
@@ -220,9 +205,8 @@ class World:
         only = self.rng.choice(([], [2.0], [-3.0, 3.0]))
         gold = self.rng.choice((0, 0, 0, 1, self.whole(2)))
         made = core.sites(
-            widths, only, [self.number(0, 1)] * self.count(len(only)), self.flag(), gold,
-            self.number(0.5, 3),
-        )  # fmt: skip
+            widths, only, [self.number(0, 1)] * self.count(len(only)), self.flag(), gold, self.number(0.5, 3)
+        )
         self.keep(core, made)
 
     def of_operator(self, held: Any, core: Any) -> None:
@@ -267,9 +251,7 @@ class World:
         elif kind == 6:
             held.pair_sums()
         elif kind == 7:
-            made = held.system(
-                self.floats(shared, 2), self.rng.choice((0.0, 0.3, self.number(0, 1)))
-            )
+            made = held.system(self.floats(shared, 2), self.rng.choice((0.0, 0.3, self.number(0, 1))))
             self.keep(core, made[0])
         elif kind == 8:
             held.pair_posteriors(self.floats(items))
@@ -279,10 +261,7 @@ class World:
                 self.rng.choice((None, self.floats(shared, low=0.1))),
             )
         elif kind == 10:
-            precision, settled = (
-                self.floats(items, low=0.5, high=9),
-                self.floats(items, low=0, high=1),
-            )
+            precision, settled = (self.floats(items, low=0.5, high=9), self.floats(items, low=0, high=1))
             held.propagate(precision, settled, self.flag(), self.flag())
         elif kind == 11:
             held.transform(self.number(0.5, 2), self.flag(), self.flag(), self.flag())
@@ -320,15 +299,19 @@ class World:
         prior = self.floats(types, low=0.0, high=0.1)
         own = None
         if self.rng.random() < 0.2:
-            own = (
-                self.floats(workers, types, low=0.0, high=0.1), self.floats(workers),
-                self.floats(workers, low=0.0),
-            )  # fmt: skip
+            own = (self.floats(workers, types, low=0.0, high=0.1), self.floats(workers), self.floats(workers, low=0.0))
         marked = self.rng.choice((None, None, self.codes(workers, 2, np.uint8)))
         held.update(
-            levels, prior, self.floats(items), self.number(0.1, 1), self.flag(), self.number(-1, 1),
-            self.number(0, 1), own, marked,
-        )  # fmt: skip
+            levels,
+            prior,
+            self.floats(items),
+            self.number(0.1, 1),
+            self.flag(),
+            self.number(-1, 1),
+            self.number(0, 1),
+            own,
+            marked,
+        )
 
     def needed(self, held: Any, levels: Any, items: int) -> int:
         """The number of types for so many levels, from the message that refuses another."""
@@ -344,9 +327,7 @@ class World:
         votes = held.n_votes
         tau, nu, side_tau, side_nu = (self.floats(votes, kind=np.float32) for _ in range(4))
         low = np.where(self.numbers.random(workers) < 0.5, np.nan, 0.1)
-        held.set_vote_sites(
-            tau, nu, side_tau, side_nu, low, self.floats(workers, low=0.5), self.size(self.half)
-        )
+        held.set_vote_sites(tau, nu, side_tau, side_nu, low, self.floats(workers, low=0.5), self.size(self.half))
         sites = held.vote_sites()
         assert len(sites[1]) == len(sites[4]) == votes
 
@@ -365,9 +346,17 @@ class World:
             _core.find_fault(first, second, worker, outcome, weight, n_items, n_workers)
         elif kind == 1:
             _core.collapse(
-                first, second, worker, outcome, weight, context, n_items, n_workers, self.flag(),
+                first,
+                second,
+                worker,
+                outcome,
+                weight,
+                context,
+                n_items,
+                n_workers,
+                self.flag(),
                 self.rng.choice((0, 1, 3)),
-            )  # fmt: skip
+            )
         elif kind == 2:
             _core.pool_pairs(first, second, outcome, weight, n_items)
         elif kind == 3:

@@ -1,7 +1,7 @@
 """Full disks: every output is there whole as on an empty disk, or as it was, and an error says so.
 
-Where a small file system can be mounted (in a name space of the command's own, by `unshare`) the
-disk is really full; elsewhere a limit of the size of files stands for it.
+Where a small file system can be mounted (in a name space of the command's own, by `unshare`) the disk is really full;
+elsewhere a limit of the size of files stands for it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ def case(seed: int, folder: Path) -> None:
     source.write_bytes(votes())
     out.mkdir()
     spare.mkdir()
-    choices = [
-        *commands(source, out),
-        ["fit", str(source), "--method", "bt", "--out", str(out / "fit")],
-    ]
+    choices = [*commands(source, out), ["fit", str(source), "--method", "bt", "--out", str(out / "fit")]]
     command = rng.choice([words for words in choices if str(out) in " ".join(words)])
     target = next(Path(word) for word in command if Path(word).parent == out)
     if target.name == "fit":

@@ -1,8 +1,8 @@
 """Files of votes in many dialects, whole and damaged, against the rows that were written.
 
-A whole file gives back exactly its votes. Lines taken away, doubled or moved change exactly what
-they say. A damaged gzip is refused or gives the same votes; other damage may change what is
-read, but never ends in an error that is not ours.
+A whole file gives back exactly its votes. Lines taken away, doubled or moved change exactly what they say. A damaged
+gzip is refused or gives the same votes; other damage may change what is read, but never ends in an error that is not
+ours.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ def as_csv(rng: random.Random, votes: Sequence[Vote]) -> bytes:
     more = rng.random() < 0.3
     out = io.StringIO(newline="")
     writer = csv.writer(
-        out, delimiter=rng.choice(",,,;\t|"), lineterminator=rng.choice(("\n", "\n", "\r\n")),
-        quoting=csv.QUOTE_ALL,
-    )  # fmt: skip
+        out, delimiter=rng.choice(",,,;\t|"), lineterminator=rng.choice(("\n", "\n", "\r\n")), quoting=csv.QUOTE_ALL
+    )
     writer.writerow([*names, *(["note"] if more else [])])
     for vote in votes:
         note = [rng.choice(("", "x", 'a "note"', "1,2"))] if more else []
@@ -113,9 +112,7 @@ def as_parquet(rng: random.Random, votes: Sequence[Vote]) -> bytes:
     table = pa.table({n: pa.array(c).cast(kind) for n, c in zip(names, columns, strict=True)})
     out = io.BytesIO()
     compression = rng.choice(("snappy", "zstd", "gzip", "none"))
-    parquet.write_table(
-        table, out, compression=compression, row_group_size=rng.choice((1, 7, 9999))
-    )
+    parquet.write_table(table, out, compression=compression, row_group_size=rng.choice((1, 7, 9999)))
     return out.getvalue()
 
 

@@ -1,7 +1,7 @@
 """Saves that are killed or find no room: the folder holds the old fit or the new one, whole.
 
-By strace at the n-th of the system calls that change a folder, where it is installed; by a signal
-at a random moment; by a limit of the size of files, as on a full disk.
+By strace at the n-th of the system calls that change a folder, where it is installed; by a signal at a random moment;
+by a limit of the size of files, as on a full disk.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def case(seed: int, folder: Path) -> None:
 
 def run(rng: random.Random, words: list[str]) -> int:
     """The save, disturbed somewhere after it began; its exit status."""
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdout.readline()

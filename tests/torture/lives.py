@@ -1,8 +1,8 @@
 """Lives of fits: votes arrive, are fitted, saved, loaded, updated and shown in any order.
 
-After every step the fit holds the votes that came in, no more and no less, and what shaped the
-first fit: gold, sides, ties, meanings of answers, conditions, contexts, pseudonyms. A fit that went
-on from an earlier one agrees with one of all votes at once, or the step was refused.
+After every step the fit holds the votes that came in, no more and no less, and what shaped the first fit: gold, sides,
+ties, meanings of answers, conditions, contexts, pseudonyms. A fit that went on from an earlier one agrees with one of
+all votes at once, or the step was refused.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dic
     lies = rng.random() < 0.3
     drawn = crowdsift.simulate(rng.choice((6, 20)), 10, 1500, reliability=(0.7, 2.0), seed=seed)
     votes, n = drawn.comparisons(), 700
-    chosen = np.random.default_rng(seed).permutation(
-        np.repeat(np.arange(len(votes)), votes.weight.astype(int))
-    )[:n]
+    chosen = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(votes)), votes.weight.astype(int)))[:n]
     answers = ["left" if y else "right" for y in (votes.outcome[chosen] > 0.5) != lies]
     if rng.random() < 0.3:
         answers = ["tie" if rng.random() < 0.2 else answer for answer in answers]
@@ -79,9 +77,7 @@ def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dic
     return rows, options
 
 
-def _with_more(
-    rng: random.Random, rows: dict[str, list[Any]], options: dict[str, Any], drawn: Any, n: int
-) -> None:
+def _with_more(rng: random.Random, rows: dict[str, list[Any]], options: dict[str, Any], drawn: Any, n: int) -> None:
     """Add contexts, or one thing that a folder does not keep, to some lives."""
     kind, method = rng.random(), options["method"]
     if method == "barp":
@@ -250,10 +246,15 @@ def part(votes: Comparisons, start: int, end: int) -> Comparisons:
     chosen[order] = True
     kept = votes.select(chosen)
     return Comparisons.from_codes(
-        kept.first, kept.second, worker=kept.worker_codes(), outcome=kept.outcome,
-        weight=np.ones(len(kept), np.float32), items=kept.items, workers=kept.workers,
+        kept.first,
+        kept.second,
+        worker=kept.worker_codes(),
+        outcome=kept.outcome,
+        weight=np.ones(len(kept), np.float32),
+        items=kept.items,
+        workers=kept.workers,
         sides_known=True,
-    )  # fmt: skip
+    )
 
 
 def agree(one: crowdsift.Fit, two: crowdsift.Fit) -> None:

@@ -12,14 +12,38 @@ from crowdsift import Comparisons
 from torture.words import labels
 
 PIECES = (
-    "<script>alert(1)</script>", "</script>", "<!--", "-->", "]]>", "<svg onload=alert(2)>",
-    "<img src=x onerror=alert(3)>", '" onmouseover="alert(4)', "' autofocus onfocus='alert(5)",
-    "javascript:alert(6)", "</title>", "</style>", "<iframe src=https://example.invalid>",
-    "<link rel=stylesheet href=//example.invalid/x>", "{{7*7}}", "{% if 1 %}", "${alert(7)}",
-    "&lt;script&gt;", "&#60;b&#62;", "\\u003cscript\\u003e", "\u2028alert(8)", "\u202e", "\x00",
-    "<base href=//example.invalid>", "<meta http-equiv=refresh content=0>",
-    "url(//example.invalid/y)", "expression(alert(9))", "`", "\\", "\n", "x" * 400,
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    "</script>",
+    "<!--",
+    "-->",
+    "]]>",
+    "<svg onload=alert(2)>",
+    "<img src=x onerror=alert(3)>",
+    '" onmouseover="alert(4)',
+    "' autofocus onfocus='alert(5)",
+    "javascript:alert(6)",
+    "</title>",
+    "</style>",
+    "<iframe src=https://example.invalid>",
+    "<link rel=stylesheet href=//example.invalid/x>",
+    "{{7*7}}",
+    "{% if 1 %}",
+    "${alert(7)}",
+    "&lt;script&gt;",
+    "&#60;b&#62;",
+    "\\u003cscript\\u003e",
+    "\u2028alert(8)",
+    "\u202e",
+    "\x00",
+    "<base href=//example.invalid>",
+    "<meta http-equiv=refresh content=0>",
+    "url(//example.invalid/y)",
+    "expression(alert(9))",
+    "`",
+    "\\",
+    "\n",
+    "x" * 400,
+)
 
 
 def case(seed: int, folder: Path) -> None:

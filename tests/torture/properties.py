@@ -1,7 +1,7 @@
 """Property tests with fresh examples: one property test per case, with more examples than in CI.
 
-A failure is printed with the line to paste above the test: `@example(...)` if the arguments can be
-written as code, otherwise Hypothesis's own record of the choices that led there.
+A failure is printed with the line to paste above the test: `@example(...)` if the arguments can be written as code,
+otherwise Hypothesis's own record of the choices that led there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,21 @@ def case(seed: int, folder: Path) -> None:
 
 def run(test: str, seed: int) -> None:
     """Run a test by its pytest id; raise with the example to paste if it fails."""
-    words = [sys.executable, "-m", "pytest", test, "-n0", "-c", ROOT / "pyproject.toml",
-             "-p", "no:cacheprovider", "--tb=short", "--no-header",
-             "--hypothesis-profile=fresh", f"--hypothesis-seed={seed}"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        test,
+        "-n0",
+        "-c",
+        ROOT / "pyproject.toml",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        "--no-header",
+        "--hypothesis-profile=fresh",
+        f"--hypothesis-seed={seed}",
+    ]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, cwd=ROOT / "tests")
     if done.returncode == 5:  # everything was skipped or deselected
         return

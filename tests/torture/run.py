@@ -64,10 +64,7 @@ class Child:
 
 def as_test(area: str, seed: int) -> str:
     """What keeps a finding: a test to paste into tests/torture/test_torture.py."""
-    return (
-        f"def test_{area}_{seed}(tmp_path):\n"
-        f"    AREAS[{area!r}]({seed}, tmp_path)\n"
-    )  # fmt: skip
+    return f"def test_{area}_{seed}(tmp_path):\n    AREAS[{area!r}]({seed}, tmp_path)\n"
 
 
 def turns(areas: list[str], minutes: float) -> Iterator[tuple[str, int]]:

@@ -1,7 +1,7 @@
 """Sentences against tables: whatever a terminal, a report or a reason says, the figures say too.
 
-Random crowds through every method and level: few votes, ties, sides, spammers, weights, islands.
-Texts are parsed as a reader sees them, and compared with the tables of the fit.
+Random crowds through every method and level: few votes, ties, sides, spammers, weights, islands. Texts are parsed as a
+reader sees them, and compared with the tables of the fit.
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def any_crowd(seed: int) -> Comparisons:
     tie, u = rng.choice((0.0, 0.3, 1.0)), numbers.random(count)
     won, lost = 1 / (1 + np.exp(tie - x)), 1 / (1 + np.exp(tie + x))
     outcome = np.where(u < won, 1.0, np.where(u < won + lost, 0.0, 0.5))
-    return Comparisons.from_arrays(
-        first, second, worker=worker, outcome=outcome, sides_known=rng.random() < 0.7
-    )
+    return Comparisons.from_arrays(first, second, worker=worker, outcome=outcome, sides_known=rng.random() < 0.7)
 
 
 def check(fit: crowdsift.Fit) -> None:
@@ -149,9 +147,7 @@ def verdicts_hold(fit: crowdsift.Fit) -> None:
         assert suggestion != "block" or row["comparisons"] >= 20, row
 
 
-def probabilities_hold(
-    row: dict[str, Any], interval: tuple[float, float], level: float, suggestion: str
-) -> None:
+def probabilities_hold(row: dict[str, Any], interval: tuple[float, float], level: float, suggestion: str) -> None:
     """The probability of being better than a random clicker, beside the rest of the row."""
     above, word, (low, high) = row["p_above_random"], row["verdict"], interval
     tail = 0.5 - 0.5 * level
@@ -162,13 +158,12 @@ def probabilities_hold(
         assert above <= tail, row
     else:
         assert tail <= above <= 1.0 - tail, row
-    expected = {"reliable": (0.95, 1), "weak": (0.95, 1), "random": (0.05, 0.95),
-                "adversarial": (0, 0.05)}.get(word, (0, 1))  # fmt: skip
+    expected = {"reliable": (0.95, 1), "weak": (0.95, 1), "random": (0.05, 0.95), "adversarial": (0, 0.05)}.get(
+        word, (0, 1)
+    )
     assert expected[0] - 1e-9 <= above <= expected[1] + 1e-9, row
     assert not (suggestion == "block" and word == "random") or above <= 0.75, row
-    assert {name for name in row if name.startswith("p_")} <= {
-        "p_above_random", "p_ignores_items", "p_distinct"
-    }  # fmt: skip
+    assert {name for name in row if name.startswith("p_")} <= {"p_above_random", "p_ignores_items", "p_distinct"}
 
 
 def dimensions_hold(fit: crowdsift.Fit) -> None:

@@ -1,7 +1,7 @@
 """Degenerate votes through every method: an answer that is finite and consistent, or a reason.
 
-One pair, nothing but ties, perfect separation, islands, stars, workers with a vote each, weights
-of all sizes. The order of rows must not matter to a byte, and a fit must survive its folder.
+One pair, nothing but ties, perfect separation, islands, stars, workers with a vote each, weights of all sizes. The
+order of rows must not matter to a byte, and a fit must survive its folder.
 """
 
 from __future__ import annotations
@@ -58,9 +58,13 @@ def case(seed: int, folder: Path) -> None:
 
 def made(arrays: Arrays, weights: np.ndarray) -> Comparisons:
     return Comparisons.from_arrays(
-        arrays["first"], arrays["second"], worker=arrays["worker"], outcome=arrays["outcome"],
-        weight=weights, sides_known=True,
-    )  # fmt: skip
+        arrays["first"],
+        arrays["second"],
+        worker=arrays["worker"],
+        outcome=arrays["outcome"],
+        weight=weights,
+        sides_known=True,
+    )
 
 
 def consistent(fit: crowdsift.Fit) -> None:
@@ -173,7 +177,19 @@ def shares(rng: np.random.Generator) -> Arrays:
 SHAPES = {
     f.__name__: f
     for f in (
-        one_pair, one_worker, any_votes, all_ties, all_left, separated, opposed, islands, star,
-        chain, strangers, doubles, shares, great_star,
+        one_pair,
+        one_worker,
+        any_votes,
+        all_ties,
+        all_left,
+        separated,
+        opposed,
+        islands,
+        star,
+        chain,
+        strangers,
+        doubles,
+        shares,
+        great_star,
     )
-}  # fmt: skip
+}

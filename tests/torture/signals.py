@@ -1,7 +1,7 @@
 """Commands that are interrupted at any moment: the old outputs or the new ones, and nothing else.
 
-A signal before the command has begun ends Python as it ends any program; from then on the status
-says which signal it was, the message that nothing was written, and no temporary file stays.
+A signal before the command has begun ends Python as it ends any program; from then on the status says which signal it
+was, the message that nothing was written, and no temporary file stays.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ def case(seed: int, folder: Path) -> None:
         if Path(word).parent == out:
             Path(word).write_text(OLD)
     process = subprocess.Popen(
-        [sys.executable, "-m", "crowdsift", *command], env={**os.environ, "TMPDIR": str(spare)},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "crowdsift", *command],
+        env={**os.environ, "TMPDIR": str(spare)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for_beginning(process, spare)
     begun = process.poll() is None
     time.sleep(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 1.0))))

@@ -1,8 +1,8 @@
 """A state machine over votes, fits and folders, against a plain count of every vote.
 
-Steps come in any order: votes are made, joined, cut, written and read again; fitted by any
-method; fits are saved over each other, loaded, extended and asked. After each step what is held
-has exactly the votes that the count has, and what comes out of a folder is what went in.
+Steps come in any order: votes are made, joined, cut, written and read again; fitted by any method; fits are saved over
+each other, loaded, extended and asked. After each step what is held has exactly the votes that the count has, and what
+comes out of a folder is what went in.
 """
 
 from __future__ import annotations
@@ -47,9 +47,17 @@ class Machine:
 
     def step(self) -> None:
         steps = (
-            self.make, self.join, self.cut, self.file, self.fit, self.save, self.load, self.update,
-            self.ask, self.start,
-        )  # fmt: skip
+            self.make,
+            self.join,
+            self.cut,
+            self.file,
+            self.fit,
+            self.save,
+            self.load,
+            self.update,
+            self.ask,
+            self.start,
+        )
         self.rng.choice(steps)()
         del self.votes[:-4], self.fits[:-4]
 
@@ -68,9 +76,7 @@ class Machine:
             for _ in range(self.rng.choice((3, 40, 150)))
         ]
         first, second, worker, outcome = (list(column) for column in zip(*rows, strict=True))
-        made = Comparisons.from_arrays(
-            first, second, worker=worker, outcome=outcome, sides_known=True
-        )
+        made = Comparisons.from_arrays(first, second, worker=worker, outcome=outcome, sides_known=True)
         self.keep(made, Counter(rows))
 
     def join(self) -> None:
@@ -82,9 +88,7 @@ class Machine:
         chosen = np.array([self.rng.random() < 0.7 for _ in range(len(votes))])
         chosen[self.rng.randrange(len(votes))] = True
         kept = votes.select(chosen)
-        self.keep(
-            kept, Counter(dict(entry for entry, c in zip(rows(votes), chosen, strict=True) if c))
-        )
+        self.keep(kept, Counter(dict(entry for entry, c in zip(rows(votes), chosen, strict=True) if c)))
 
     def file(self) -> None:
         _, count = self.rng.choice(self.votes)
@@ -153,9 +157,8 @@ def rows(votes: Comparisons) -> list[tuple[Vote, int]]:
     """Every vote with how often it is there."""
     items, workers = votes.items, votes.workers[votes.worker_codes()]
     named = zip(
-        items[votes.first], items[votes.second], workers, votes.outcome.tolist(),
-        votes.weight.tolist(), strict=True,
-    )  # fmt: skip
+        items[votes.first], items[votes.second], workers, votes.outcome.tolist(), votes.weight.tolist(), strict=True
+    )
     return [((a, b, worker, y), int(weight)) for a, b, worker, y, weight in named]
 
 

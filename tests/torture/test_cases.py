@@ -26,9 +26,8 @@ CSV = "winner,loser,worker\na,b,x\nb,c,y\na,c,x\n"
 
 def command(*words: object) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "crowdsift", *map(os.fspath, map(str_or_path, words))],
-        capture_output=True, timeout=100,
-    )  # fmt: skip
+        [sys.executable, "-m", "crowdsift", *map(os.fspath, map(str_or_path, words))], capture_output=True, timeout=100
+    )
 
 
 def str_or_path(word: object) -> str | bytes:
@@ -73,19 +72,25 @@ def test_seeds_of_any_kind(seed: object) -> None:
 def test_a_negative_seed_on_the_command_line(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "v.csv"
     path.write_text(CSV)
-    for words in (
-        ("simulate", "--seed", "-1", "--out", tmp_path / "s"),
-        ("fit", path, "--seed", "-1"),
-    ):
+    for words in (("simulate", "--seed", "-1", "--out", tmp_path / "s"), ("fit", path, "--seed", "-1")):
         status, _, err = run(*words)
         is_ours(status, err)
 
 
 @pytest.mark.parametrize(
     "setting",
-    ["tolerance=x", "tolerance=", "tolerance=[1]", "tolerance=nan", "tolerance=1e999",
-     "most_iterations=1.5", "most_iterations=9" + "9" * 5000, "accelerate=3", "levels={}"],
-)  # fmt: skip
+    [
+        "tolerance=x",
+        "tolerance=",
+        "tolerance=[1]",
+        "tolerance=nan",
+        "tolerance=1e999",
+        "most_iterations=1.5",
+        "most_iterations=9" + "9" * 5000,
+        "accelerate=3",
+        "levels={}",
+    ],
+)
 def test_settings_of_wrong_types(tmp_path: Path, setting: str, monkeypatch, capsys) -> None:
     path = tmp_path / "v.csv"
     path.write_text(CSV)
@@ -175,8 +180,12 @@ def umask() -> str:
 
 
 def test_a_context_column_called_worker_with_text(tmp_path: Path) -> None:
-    rows = {"winner": ["a", "b", "a", "c"] * 3, "loser": ["b", "c", "c", "b"] * 3,
-            "rater": ["x", "y"] * 6, "worker": ["morning", "evening", "evening"] * 4}  # fmt: skip
+    rows = {
+        "winner": ["a", "b", "a", "c"] * 3,
+        "loser": ["b", "c", "c", "b"] * 3,
+        "rater": ["x", "y"] * 6,
+        "worker": ["morning", "evening", "evening"] * 4,
+    }
     fit = crowdsift.fit(crowdsift.read(rows, columns={"worker": "rater"}, by="worker"))
     fit.save(tmp_path)
     assert crowdsift.load(tmp_path).item_table.to_csv() == fit.item_table.to_csv()
@@ -219,8 +228,7 @@ def test_calls_of_the_core_that_read_outside_its_arrays() -> None:
         core.collapse(first, second, None, None, None, None, 3, 2**64 - 1, True, 1)
     with pytest.raises((ValueError, TypeError, MemoryError)):
         core.components(first, second, 2**62)
-    whole = core.Core(first, second, np.ones(2, np.float32), np.ones(2, np.float32),
-                      np.array([0, 1, 2]), None, 3, 1)  # fmt: skip
+    whole = core.Core(first, second, np.ones(2, np.float32), np.ones(2, np.float32), np.array([0, 1, 2]), None, 3, 1)
     sites = whole.sites([0.0], [], [], False, 0, 1.0)
     for early in (sites.refine, lambda: sites.posteriors(np.ones(5), 0, 2)):
         with pytest.raises(ValueError, match="no update yet"):

@@ -71,8 +71,11 @@ def test_a_failure_is_printed_as_an_example(tmp_path):
     )
     again = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", HERE.parent / "pyproject.toml", str(path)],
-        capture_output=True, text=True, cwd=HERE, env=PLAIN,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        env=PLAIN,
+    )
     assert again.stdout.count("\nFAILED ") == 3, again.stdout
 
 

@@ -11,10 +11,21 @@ from torture import AREAS, lives
 
 # Some fifteen seconds in all.
 CASES = {
-    "files": 12, "shapes": 20, "lives": 6, "folders": 40, "kills": 3, "labels": 20,
-    "arguments": 200, "core": 40, "states": 5, "signals": 2, "disks": 2, "pages": 1,
-    "sentences": 60, "properties": 1,
-}  # fmt: skip
+    "files": 12,
+    "shapes": 20,
+    "lives": 6,
+    "folders": 40,
+    "kills": 3,
+    "labels": 20,
+    "arguments": 200,
+    "core": 40,
+    "states": 5,
+    "signals": 2,
+    "disks": 2,
+    "pages": 1,
+    "sentences": 60,
+    "properties": 1,
+}
 BATCH = 10
 
 
@@ -23,8 +34,7 @@ def test_every_area_has_its_cases():
 
 
 @pytest.mark.parametrize(
-    ("area", "batch"),
-    [(area, batch) for area, count in CASES.items() for batch in range(-(-count // BATCH))],
+    ("area", "batch"), [(area, batch) for area, count in CASES.items() for batch in range(-(-count // BATCH))]
 )
 def test_torture(area, batch, tmp_path):
     for seed in range(BATCH * batch, min(BATCH * (batch + 1), CASES[area])):
@@ -39,8 +49,8 @@ def test_torture(area, batch, tmp_path):
 
 @pytest.mark.parametrize("seed", [329370523, 7016, 7064])
 def test_lives(seed, tmp_path):
-    """A fit that went on kept to what the earlier votes showed: no effect of pairs, no sides,
-    sides that the new votes speak against."""
+    """A fit that went on kept to what the earlier votes showed: no effect of pairs, no sides, sides that the new votes
+    speak against."""
     lives.sift_life(seed, tmp_path)
 
 

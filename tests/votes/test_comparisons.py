@@ -30,12 +30,7 @@ def rows_of(votes: Comparisons) -> list[tuple[Any, ...]]:
     return [
         (votes.workers[s], votes.items[i], votes.items[j], float(y), float(w))
         for s, i, j, y, w in zip(
-            votes.worker_codes(),
-            votes.first,
-            votes.second,
-            votes.outcome,
-            votes.weight,
-            strict=True,
+            votes.worker_codes(), votes.first, votes.second, votes.outcome, votes.weight, strict=True
         )
     ]
 
@@ -55,20 +50,12 @@ def vote_lists(draw: st.DrawFn) -> list[tuple[str, str, str, float, float]]:
 
 def build(votes: list[tuple[str, str, str, float, float]], **options: Any) -> Comparisons:
     first, second, worker, outcome, weight = (list(column) for column in zip(*votes, strict=True))
-    return Comparisons.from_arrays(
-        first, second, worker=worker, outcome=outcome, weight=weight, **options
-    )
+    return Comparisons.from_arrays(first, second, worker=worker, outcome=outcome, weight=weight, **options)
 
 
 def test_types_and_sizes() -> None:
     votes = Comparisons.from_arrays(["b", "a", "b"], ["a", "c", "a"], worker=[2, 1, 2])
-    assert [getattr(votes, name).dtype for name in ARRAYS] == [
-        np.uint32,
-        np.uint32,
-        np.float32,
-        np.float32,
-        np.int64,
-    ]
+    assert [getattr(votes, name).dtype for name in ARRAYS] == [np.uint32, np.uint32, np.float32, np.float32, np.int64]
     row = sum(getattr(votes, name).itemsize for name in ARRAYS[:4])
     assert row == 16
     assert votes.items.tolist() == ["a", "b", "c"]
@@ -85,9 +72,7 @@ def test_equal_rows_collapse_but_a_win_and_a_loss_do_not() -> None:
 
 
 @given(vote_lists(), st.booleans())
-def test_weight_of_three_equals_three_rows(
-    votes: list[tuple[str, str, str, float, float]], sides: bool
-) -> None:
+def test_weight_of_three_equals_three_rows(votes: list[tuple[str, str, str, float, float]], sides: bool) -> None:
     once = build([(*vote[:4], 3.0) for vote in votes], sides_known=sides)
     thrice = build([(*vote[:4], 1.0) for vote in votes for _ in range(3)], sides_known=sides)
     assert bytes_of(once) == bytes_of(thrice)
@@ -105,9 +90,7 @@ def test_order_of_rows_changes_no_byte(
 
 
 @given(vote_lists())
-def test_unknown_sides_forget_the_orientation(
-    votes: list[tuple[str, str, str, float, float]],
-) -> None:
+def test_unknown_sides_forget_the_orientation(votes: list[tuple[str, str, str, float, float]]) -> None:
     exact = [vote for vote in votes if vote[3] != 0.7] or [("a", "b", "x", 0.5, 1.0)]
     turned = [(b, a, w, 1 - y, c) for a, b, w, y, c in exact]
     assert bytes_of(build(exact)) == bytes_of(build(turned))
@@ -133,9 +116,11 @@ def test_sides_known_keeps_both_orientations() -> None:
     known = Comparisons.from_arrays(first, second, sides_known=True, **given_votes)
     unknown = Comparisons.from_arrays(first, second, **given_votes)
     assert rows_of(known) == [
-        ("x", "a", "b", 0.5, 1), ("x", "a", "b", 1, 1),
-        ("x", "b", "a", 0, 1), ("x", "b", "a", 0.5, 1),
-    ]  # fmt: skip
+        ("x", "a", "b", 0.5, 1),
+        ("x", "a", "b", 1, 1),
+        ("x", "b", "a", 0, 1),
+        ("x", "b", "a", 0.5, 1),
+    ]
     assert rows_of(unknown) == [("x", "a", "b", 0.5, 2), ("x", "a", "b", 1, 2)]
     assert known.has_ties
     assert unknown.has_ties
@@ -175,9 +160,8 @@ def test_weight_zero_is_dropped() -> None:
 
 def test_select_keeps_codes() -> None:
     votes = Comparisons.from_arrays(
-        ["a", "b", "c"], ["b", "c", "a"], worker=[1, 2, 3], features=[[1.0], [2.0], [3.0]],
-        feature_names=["length"],
-    )  # fmt: skip
+        ["a", "b", "c"], ["b", "c", "a"], worker=[1, 2, 3], features=[[1.0], [2.0], [3.0]], feature_names=["length"]
+    )
     kept = votes.select(votes.worker_codes() != 1)
     assert rows_of(kept) == [(1, "a", "b", 1, 1), (3, "c", "a", 1, 1)]
     assert kept.items.tolist() == votes.items.tolist()
@@ -190,9 +174,7 @@ def test_select_keeps_codes() -> None:
 
 @given(vote_lists(), st.booleans())
 @example([("a", "c", "x", 0.5, 1e6), ("c", "a", "x", 0.7, 0.1)], False)  # a tie in float32
-def test_pooled_keeps_the_sums(
-    votes: list[tuple[str, str, str, float, float]], sides: bool
-) -> None:
+def test_pooled_keeps_the_sums(votes: list[tuple[str, str, str, float, float]], sides: bool) -> None:
     found = build(votes, sides_known=sides)
     pooled = found.pooled()
     assert not pooled.has_workers
@@ -276,7 +258,7 @@ def test_order_of_rows_with_features_changes_no_byte(
         ({"features": [[1.0], [float("inf")]]}, "row 2: a feature that is not a finite number"),
         ({"first": [], "second": []}, "a comparison needs two"),
     ],
-)  # fmt: skip
+)
 def test_faults(arguments: dict[str, Any], message: str) -> None:
     columns = {"first": ["a", "b"], "second": ["b", "c"]} | arguments
     with pytest.raises(InputError, match=message):
@@ -359,9 +341,7 @@ def test_threads_change_nothing() -> None:
     worker = rng.integers(0, 40, 30_000)
     one = Comparisons.from_arrays(first, second, worker=worker, threads=1)
     assert bytes_of(one) == bytes_of(Comparisons.from_arrays(first, second, worker=worker))
-    assert bytes_of(one) == bytes_of(
-        Comparisons.from_arrays(first, second, worker=worker, threads=5)
-    )
+    assert bytes_of(one) == bytes_of(Comparisons.from_arrays(first, second, worker=worker, threads=5))
     with pytest.raises(RequestError, match="threads must be at least 1, not 0"):
         Comparisons.from_arrays(["a"], ["b"], threads=0)
 
@@ -379,16 +359,17 @@ def test_codes_outside_the_labels() -> None:
         Comparisons.from_codes(*codes, items=labels, workers=labels)
     with pytest.raises(InputError, match="row 1: a worker code outside"):
         Comparisons.from_codes(
-            np.array([0], np.uint32), np.array([1], np.uint32), items=labels,
-            workers=labels[:1], worker=np.array([1], np.uint32),
-        )  # fmt: skip
+            np.array([0], np.uint32),
+            np.array([1], np.uint32),
+            items=labels,
+            workers=labels[:1],
+            worker=np.array([1], np.uint32),
+        )
 
 
 def test_sums_above_the_limit_of_a_row_live_on() -> None:
     """Equal rows may add up to more than one may weigh; else a fit could be saved, not updated."""
-    votes = Comparisons.from_arrays(
-        ["a", "a", "b"], ["b", "b", "c"], worker=["w", "w", "x"], weight=[6e8, 6e8, 1.0]
-    )
+    votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=["w", "w", "x"], weight=[6e8, 6e8, 1.0])
     assert votes.weight.max() == np.float32(1.2e9)
     twice = votes.extended(votes)
     assert twice.weight.max() == np.float32(2.4e9)
@@ -397,7 +378,12 @@ def test_sums_above_the_limit_of_a_row_live_on() -> None:
     assert again.summary["votes"] == fit.summary["votes"] + 1
     with pytest.raises(InputError, match="column 'weight'"):
         Comparisons.from_codes(
-            votes.first, votes.second, items=votes.items, workers=votes.workers,
-            worker=votes.worker_codes(), outcome=votes.outcome,
-            weight=np.full(len(votes), np.nan, np.float32), summed=True,
-        )  # fmt: skip
+            votes.first,
+            votes.second,
+            items=votes.items,
+            workers=votes.workers,
+            worker=votes.worker_codes(),
+            outcome=votes.outcome,
+            weight=np.full(len(votes), np.nan, np.float32),
+            summed=True,
+        )

@@ -23,11 +23,18 @@ def test_votes_by_context_are_the_same_votes():
         assert apart.votes.n_workers == len(apart.worker) + known
         whose = np.append(apart.worker, np.full(known, mine.n_workers - 1))
         rows = [
-            sorted(zip(x.first.tolist(), x.second.tolist(), x.outcome.tolist(), x.weight.tolist(),
-                       who.tolist(), strict=True))
-            for x, who in ((mine, mine.worker_codes()),
-                           (apart.votes, whose[apart.votes.worker_codes()]))
-        ]  # fmt: skip
+            sorted(
+                zip(
+                    x.first.tolist(),
+                    x.second.tolist(),
+                    x.outcome.tolist(),
+                    x.weight.tolist(),
+                    who.tolist(),
+                    strict=True,
+                )
+            )
+            for x, who in ((mine, mine.worker_codes()), (apart.votes, whose[apart.votes.worker_codes()]))
+        ]
         assert rows[0] == rows[1]
         context = mine.item_contexts[apart.votes.first]
         leaf = apart.votes.worker_codes()

@@ -58,18 +58,16 @@ class Question(NamedTuple):
 class ThompsonSampler:
     """Who is asked, by Thompson sampling: a draw from each worker's posterior, the largest wins.
 
-    A worker is tried the more often the likelier it is the best; the mean of several draws
-    prefers those who are known to be good. A new worker gets a few questions in a row, since
-    fewer say nothing about it.
+    A worker is tried the more often the likelier it is the best; the mean of several draws prefers those who are known
+    to be good. A new worker gets a few questions in a row, since fewer say nothing about it.
     """
 
     def __init__(
-        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator,
-        price: Vector | None = None,
-    ) -> None:  # fmt: skip
+        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator, price: Vector | None = None
+    ) -> None:
         self.codes, self.left = codes, capacity.copy()
-        # The precision of a vote goes with the square of the reliability, so its worth for money
-        # is largest where reliability / sqrt(price) is.
+        # The precision of a vote goes with the square of the reliability, so its worth for money is largest where
+        # reliability / sqrt(price) is.
         self._scale = np.ones(len(codes)) if price is None else 1.0 / np.sqrt(price)
         self._random = random
         types, share = state.types[codes], state.share[codes]
@@ -101,9 +99,15 @@ class BatchSelection:
     """Choose questions one by one, as if each were answered; `top` > 0 counts the best only."""
 
     def __init__(
-        self, state: State, a: Codes, b: Codes, seen: Callable[[int], NDArray[np.int64]],
-        wanted: int, keep_islands: bool, top: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        state: State,
+        a: Codes,
+        b: Codes,
+        seen: Callable[[int], NDArray[np.int64]],
+        wanted: int,
+        keep_islands: bool,
+        top: int = 0,
+    ) -> None:
         self._state, self._seen, self._top = state, seen, top
         self._component = state.component.copy()
         islands = state.component if keep_islands else None

@@ -1,11 +1,10 @@
 """Gaussian beliefs about scores, and what they imply for the order.
 
-Two items with a difference d ~ N(m, s²) end in the wrong order with a probability that, once the
-remaining uncertainty is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is
-w = p(0) / (√(2π) s) at f = s: the worth of a unit of variance taken from that pair. A vote on
-(a, b) of precision A takes A (uᵀ Σ x)² / (1 + A V) from the variance of the pair with contrast
-u, where x = e_a - e_b and V = xᵀ Σ x; over all pairs the worth is A / (1 + A V) · xᵀ Σ L Σ x, L
-the Laplacian of the weights w. That is the expected number of pairs put right, to first order.
+Two items with a difference d ~ N(m, s²) end in the wrong order with a probability that, once the remaining uncertainty
+is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is w = p(0) / (√(2π) s) at f = s: the worth of
+a unit of variance taken from that pair. A vote on (a, b) of precision A takes A (uᵀ Σ x)² / (1 + A V) from the variance
+of the pair with contrast u, where x = e_a - e_b and V = xᵀ Σ x; over all pairs the worth is A / (1 + A V) · xᵀ Σ L Σ x,
+L the Laplacian of the weights w. That is the expected number of pairs put right, to first order.
 """
 
 from __future__ import annotations
@@ -127,8 +126,7 @@ class _JointBatch:
         dx, dy = x[self._a] - x[self._b], y[self._a] - y[self._b]
         both = float(y[a] - y[b])
         self.variance = np.maximum(self.variance - taken * dx * dx, _TINY)
-        self.worth = np.maximum(self.worth - 2.0 * taken * dx * dy + taken * taken * both * dx * dx,
-                                0.0)  # fmt: skip
+        self.worth = np.maximum(self.worth - 2.0 * taken * dx * dy + taken * taken * both * dx * dx, 0.0)
         self._remember(x, y, taken, both)
 
     def _remember(self, x: Vector, y: Vector, c: float, q: float) -> None:
@@ -169,9 +167,7 @@ class Independent:
 class _IndependentBatch:
     """Without covariances xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
 
-    def __init__(
-        self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int
-    ) -> None:
+    def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         self._own, self._a, self._b = belief.own.copy(), a, b
         self._apart = belief.variance(a, b) - belief.own[a] - belief.own[b]
         self._degree = _degrees(belief, islands, top)
@@ -198,9 +194,7 @@ class _IndependentBatch:
         a, b = self._a[at], self._b[at]
         one, two = self._own[a], self._own[b]
         self.variance[at] = np.maximum(one + two + self._apart[at], _TINY)
-        self.worth[at] = (
-            one**2 * self._degree[a] + two**2 * self._degree[b] + 2.0 * one * two * self._direct[at]
-        )
+        self.worth[at] = one**2 * self._degree[a] + two**2 * self._degree[b] + 2.0 * one * two * self._direct[at]
 
 
 def _is_best(mean: Vector, top: int) -> NDArray[np.bool_]:
@@ -236,9 +230,12 @@ def _weights(difference: Vector, variance: Vector) -> Vector:
 
 
 def vote_precision(
-    difference: Vector, variance: Vector, types: Vector, share: Vector,
+    difference: Vector,
+    variance: Vector,
+    types: Vector,
+    share: Vector,
     offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
-) -> Vector:  # fmt: skip
+) -> Vector:
     """Return the expected precision of a vote about N(difference, variance): E[β² σ'(βd + o)]."""
     # `offset` is mean and variance of o, what other dimensions than the score add.
     total = np.zeros_like(difference)
@@ -250,12 +247,16 @@ def vote_precision(
 
 
 def answer(
-    difference: float, variance: float, outcome: float, types: Vector, share: Vector,
+    difference: float,
+    variance: float,
+    outcome: float,
+    types: Vector,
+    share: Vector,
     offset: tuple[float, float] = (0.0, 0.0),
-) -> tuple[float, float, Vector]:  # fmt: skip
+) -> tuple[float, float, Vector]:
     """Return an answer's step and shrinkage of the difference, and the worker's new shares."""
-    # One step of assumed-density filtering: the first two derivatives of the log probability of the
-    # answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
+    # One step of assumed-density filtering: the first two derivatives of the log probability of the answer by the mean
+    # of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
     flat = smoothing(types**2 * variance + offset[1])
     slope = types * flat
     chance = np.clip(sigmoid(slope * difference + flat * offset[0]), _TINY, 1.0 - _TINY)

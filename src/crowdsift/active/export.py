@@ -43,8 +43,7 @@ SURE = 0.95  # that the other item is better, for a flip that is sure
 class Exported:
     """What was written: how many rows, which columns were added, and the fit behind them.
 
-    `flipped` rows have the other item as chosen than the vote had, `dropped` ones were less sure
-    than asked for.
+    `flipped` rows have the other item as chosen than the vote had, `dropped` ones were less sure than asked for.
     """
 
     rows: int
@@ -55,15 +54,23 @@ class Exported:
 
 
 def export_votes(
-    votes: str | os.PathLike[str], out: str | os.PathLike[str], *,
-    method: str | Model | None = None, to: str = "plain", flip: str = "always", keep: float = 0.0,
-    texts: str | None = None, fitted: Any = None, threads: int | None = None,
-    progress: Progress | None = None, **reading: Any,
-) -> Exported:  # fmt: skip
+    votes: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    method: str | Model | None = None,
+    to: str = "plain",
+    flip: str = "always",
+    keep: float = 0.0,
+    texts: str | None = None,
+    fitted: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Exported:
     """Write every vote with the probability that it is right, for a reward model or DPO.
 
-    All columns of the source are kept, one row per vote, in its order. Added are, for the item that
-    the vote prefers (for a tie the first one) over the other:
+    All columns of the source are kept, one row per vote, in its order. Added are, for the item that the vote prefers
+    (for a tie the first one) over the other:
 
     - ``probability``: that the preferred item is truly better, given all votes;
     - ``margin``: the expected difference of their scores, negative where the vote is doubted;
@@ -77,21 +84,19 @@ def export_votes(
     Parameters
     ----------
     votes
-        A file (or pattern, or ``-``) as `crowdsift.read` takes; or the folder of a saved fit,
-        whose own votes are written, one row for equal votes of a worker, their number in
-        ``votes``. Replies are too long for a folder: for their texts the file that it names is
-        read again.
+        A file (or pattern, or ``-``) as `crowdsift.read` takes; or the folder of a saved fit, whose own votes are
+        written, one row for equal votes of a worker, their number in ``votes``. Replies are too long for a folder: for
+        their texts the file that it names is read again.
     out
         FILE.jsonl, FILE.csv or FILE.parquet; it appears whole or not at all.
     method
         sift, or one of bora-em, hbtl and bt; by default sift, and bt for votes without workers.
     to
-        "plain", or "trl": the columns ``chosen`` and ``rejected``, and all others speak of chosen
-        over rejected. Columns of these names in the source become ``original_chosen`` and
-        ``original_rejected``.
+        "plain", or "trl": the columns ``chosen`` and ``rejected``, and all others speak of chosen over rejected.
+        Columns of these names in the source become ``original_chosen`` and ``original_rejected``.
     flip
-        With "trl", when chosen is another item than the vote preferred: "always" where that is
-        more probably better, "sure" where it is so with 95 %, or "never".
+        With "trl", when chosen is another item than the vote preferred: "always" where that is more probably better,
+        "sure" where it is so with 95 %, or "never".
     keep
         Drop rows whose ``probability`` is below this.
     texts
@@ -116,8 +121,9 @@ def export_votes(
     ['left', 'margin', 'probability', 'right', 'soft_label', 'weight', 'winner', 'worker']
     """
     if not isinstance(votes, str | os.PathLike):
-        raise RequestError("export_votes reads a file; for votes in memory use soft_labels, whose "
-                           "columns can be put beside them")  # fmt: skip
+        raise RequestError(
+            "export_votes reads a file; for votes in memory use soft_labels, whose columns can be put beside them"
+        )
     kind, target = _checked(Path(out), to, flip, keep, texts), Path(out)
     options = ReadOptions(**{**reading, "threads": threads})
     source: Any = votes
@@ -145,8 +151,10 @@ def export_votes(
 def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
     """Return the fit of a folder of which the votes are written."""
     if fitted is not None or method is not None:
-        raise RequestError(f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; "
-                           "a method or another fit goes with a file of votes")  # fmt: skip
+        raise RequestError(
+            f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; "
+            "a method or another fit goes with a file of votes"
+        )
     return load(folder)
 
 
@@ -172,26 +180,24 @@ def soft_labels(
 
 
 def _fit_of(
-    coded: CodedVotes, method: str | Model | None, fitted: Any, threads: int | None,
-    progress: Progress | None,
-) -> Fit:  # fmt: skip
+    coded: CodedVotes, method: str | Model | None, fitted: Any, threads: int | None, progress: Progress | None
+) -> Fit:
     """Return the fit that was given, or that of the votes."""
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
         if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
-            raise RequestError("the workers of this fit are hidden, and these votes have their "
-                               "labels: export the votes of the fit itself (its folder), or use a "
-                               "fit without --hide-workers")  # fmt: skip
+            raise RequestError(
+                "the workers of this fit are hidden, and these votes have their "
+                "labels: export the votes of the fit itself (its folder), or use a "
+                "fit without --hide-workers"
+            )
         _require_method(found.method)
         return found
     if method is None:
         method = DEFAULT if coded.worker is not None else "bt"
     chosen = model(method) if isinstance(method, str) else method
     _require_method(chosen.name)
-    return fit(
-        coded.comparisons(thread_count(threads)), chosen, threads=threads, progress=progress,
-        overall=False,
-    )  # fmt: skip
+    return fit(coded.comparisons(thread_count(threads)), chosen, threads=threads, progress=progress, overall=False)
 
 
 def _require_method(name: str) -> None:
@@ -200,13 +206,21 @@ def _require_method(name: str) -> None:
 
 
 def _added(
-    coded: CodedVotes, result: VoteLabels, turned: NDArray[np.bool_],
-    values: dict[str, NDArray[np.float64]], kept: NDArray[np.intp], texts: str | None, to: str,
-) -> Added:  # fmt: skip
+    coded: CodedVotes,
+    result: VoteLabels,
+    turned: NDArray[np.bool_],
+    values: dict[str, NDArray[np.float64]],
+    kept: NDArray[np.intp],
+    texts: str | None,
+    to: str,
+) -> Added:
     """Return the columns that are written beside those of the source."""
     taken = _taken(coded)
-    renamed = {name: _ORIGINAL + name for name in coded.table.written_names if to == "trl"
-               and name.casefold() in ("chosen", "rejected")}  # fmt: skip
+    renamed = {
+        name: _ORIGINAL + name
+        for name in coded.table.written_names
+        if to == "trl" and name.casefold() in ("chosen", "rejected")
+    }
     if to == "trl" and texts is None and (prompt := _prompt_beside_messages(coded)):
         renamed[prompt] = _ORIGINAL + prompt
     free = taken - {name.casefold() for name in renamed}
@@ -218,15 +232,14 @@ def _added(
         return Added(numbers, {}, (("chosen", "rejected"), coded.pair, swap), renamed, kept)
     entries = _entries(coded, texts)
     one, two = coded.first[kept], coded.second[kept]
-    labels = {"chosen": (np.where(swap, two, one), entries),
-              "rejected": (np.where(swap, one, two), entries)}  # fmt: skip
+    labels = {"chosen": (np.where(swap, two, one), entries), "rejected": (np.where(swap, one, two), entries)}
     return Added(numbers, labels, None, renamed, kept)
 
 
 def _prompt_beside_messages(coded: CodedVotes) -> str:
     """Return the column of prompts as text beside conversations that hold them; "" for none."""
-    # TRL puts prompt and reply together, so a text cannot stand before a list of messages; where
-    # there is no prompt it takes what the two conversations share.
+    # TRL puts prompt and reply together, so a text cannot stand before a list of messages; where there is no prompt it
+    # takes what the two conversations share.
     if not coded.by or coded.by != "prompt" or coded.by not in coded.table.written_names:
         return ""
     one = messages_of(coded.table.whole(coded.pair[0], 0))
@@ -242,8 +255,7 @@ def _taken(coded: CodedVotes) -> set[str]:
         if not name or names.count(name) > 1:
             what = "without a name" if not name else f"{name!r} twice, but for upper case"
             raise InputError(
-                f"the header has a column {what}, which cannot be written; rename it",
-                source=coded.table.source,
+                f"the header has a column {what}, which cannot be written; rename it", source=coded.table.source
             )
     return set(names)
 
@@ -259,8 +271,9 @@ def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
         missing = coded.items[place < 0]
         raise InputError(
             f"{len(missing)} of the {len(coded.items)} items of the votes have no text here, for "
-            f"example {missing[0]!r}; every item needs one", source=source,
-        )  # fmt: skip
+            f"example {missing[0]!r}; every item needs one",
+            source=source,
+        )
     entries = np.empty(len(place), dtype=object)
     entries[:] = [str(values[row]) for row in place]
     return entries
@@ -275,8 +288,7 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
     if not 0.0 <= keep <= 1.0:
         raise RequestError(f"keep must be a probability from 0 to 1, as 0.8, not {keep!r}")
     if texts and to != "trl":
-        raise RequestError("texts are for the columns chosen and rejected; ask for these with "
-                           "--to trl (to='trl')")  # fmt: skip
+        raise RequestError("texts are for the columns chosen and rejected; ask for these with --to trl (to='trl')")
     kind = _KINDS.get(target.suffix.lower())
     if kind is None:
         raise RequestError(f"{target}: give a file that ends in .jsonl, .csv or .parquet")
@@ -291,16 +303,19 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
         if not Path(source).is_file():
-            raise RequestError("the folder holds the beginnings of replies, and the votes that it "
-                               f"names ({source or 'none'}) are no file here; export the file "
-                               "itself with --fit (fitted=), or give texts (--texts)")  # fmt: skip
+            raise RequestError(
+                "the folder holds the beginnings of replies, and the votes that it "
+                f"names ({source or 'none'}) are no file here; export the file "
+                "itself with --fit (fitted=), or give texts (--texts)"
+            )
         return source, options
     if votes is None:
-        raise RequestError("the votes of this fit were not kept (too many, graded answers, or "
-                           "features); export the file itself with --fit (fitted=)")  # fmt: skip
+        raise RequestError(
+            "the votes of this fit were not kept (too many, graded answers, or "
+            "features); export the file itself with --fit (fitted=)"
+        )
     if given := [name for name in options.changed() if name != "threads"]:
-        raise RequestError(f"{', '.join(given)}: options of reading, and the votes of this folder "
-                           "are read already")  # fmt: skip
+        raise RequestError(f"{', '.join(given)}: options of reading, and the votes of this folder are read already")
     columns: dict[str, list[Any]] = {}
     for name, codes in (("first", votes.first), ("second", votes.second)):
         labels = votes.items[codes].tolist()
@@ -313,9 +328,13 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
         columns["worker"] = votes.workers[votes.worker_codes()].tolist()
     columns["votes"] = votes.weight.tolist()
     reading = replace(
-        options, columns={"weight": "votes"}, format="plain", by=votes.by,
-        workers=votes.has_workers, sides=votes.sides_known,
-    )  # fmt: skip
+        options,
+        columns={"weight": "votes"},
+        format="plain",
+        by=votes.by,
+        workers=votes.has_workers,
+        sides=votes.sides_known,
+    )
     return columns, reading
 
 
@@ -324,9 +343,11 @@ def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
     weight = len(coded.first) if coded.weight is None else float(np.sum(coded.weight, dtype=float))
     votes = float(fit.summary["votes"])
     if not np.isclose(weight, votes, rtol=1e-4):
-        raise RequestError(f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were "
-                           "fitted; export all files that were fitted, with the options of "
-                           "reading they had, and --fit (fitted=)")  # fmt: skip
+        raise RequestError(
+            f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were "
+            "fitted; export all files that were fitted, with the options of "
+            "reading they had, and --fit (fitted=)"
+        )
 
 
 _BLOCK = 1 << 20  # rows at a time
@@ -335,8 +356,8 @@ _BLOCK = 1 << 20  # rows at a time
 class VoteLabels(NamedTuple):
     """Of every vote, for the item that is more probably better over the other.
 
-    `against` says where the vote prefers the second item, `turned` where it prefers the one that
-    is less probably better, `surer` how probable the other is.
+    `against` says where the vote prefers the second item, `turned` where it prefers the one that is less probably
+    better, `surer` how probable the other is.
     """
 
     surer: NDArray[np.float64]
@@ -349,10 +370,12 @@ class VoteLabels(NamedTuple):
     def speaking_for(self, flipped: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
         """Return the columns for the item that the vote prefers, or for the other if flipped."""
         other = self.turned & ~flipped
-        return {"probability": np.where(other, 1.0 - self.surer, self.surer),
-                "margin": np.where(other, -self.margin, self.margin),
-                "soft_label": np.where(other, 1.0 - self.soft_label, self.soft_label),
-                "weight": self.weight}  # fmt: skip
+        return {
+            "probability": np.where(other, 1.0 - self.surer, self.surer),
+            "margin": np.where(other, -self.margin, self.margin),
+            "soft_label": np.where(other, 1.0 - self.soft_label, self.soft_label),
+            "weight": self.weight,
+        }
 
 
 def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
@@ -388,24 +411,24 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
     place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]
-        raise RequestError(f"{len(missing):,} items of the votes are not in the fit, for example "
-                           f"{missing[0]!r}; give the votes that were fitted, or update the fit "
-                           "first")  # fmt: skip
+        raise RequestError(
+            f"{len(missing):,} items of the votes are not in the fit, for example "
+            f"{missing[0]!r}; give the votes that were fitted, or update the fit "
+            "first"
+        )
     return place
 
 
 def _difference_sd(
-    found: Fit, one: NDArray[np.int64], two: NDArray[np.int64], rough: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+    found: Fit, one: NDArray[np.int64], two: NDArray[np.int64], rough: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return exact standard deviations of differences if available, otherwise rough ones."""
     sd = np.sqrt(rough)
     exact = None if found.posterior is None else found.posterior.difference_sd(one, two)
     return sd if exact is None else np.where(np.isfinite(exact), exact, sd)
 
 
-def _rough_variance(
-    coded: CodedVotes, score: NDArray[np.float64], slope: float
-) -> NDArray[np.float64]:
+def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
     """Variances of scores from the information of their own votes, the others held fixed."""
     # For methods that give no intervals in large components.
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
@@ -419,9 +442,9 @@ def _rough_variance(
 
 def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
     """Return a typical reliable worker's reliability, and the value of a vote of every worker."""
-    # Typical is the median of those whose interval is above 0. A vote of a worker whose β has a
-    # posterior carries the information (E β)²/4 about a close pair: near 0 for one who clicks at
-    # random, and as much for one who reliably answers the opposite.
+    # Typical is the median of those whose interval is above 0. A vote of a worker whose β has a posterior carries the
+    # information (E β)²/4 about a close pair: near 0 for one who clicks at random, and as much for one who reliably
+    # answers the opposite.
     table = found.worker_table
     reliability = table["reliability"].astype(np.float64)
     if coded.worker is None or not np.isfinite(reliability).any():

@@ -19,11 +19,18 @@ from crowdsift.votes.pseudonyms import is_pseudonym
 
 
 def next_pairs(
-    votes: Any, pairs: int = 10, *, workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
-    items: Iterable[Any] = (), islands: str = "connect", goal: str = "ranking",
-    columns: Mapping[str, str] | None = None, prices: Mapping[Any, float] | None = None,
-    seed: int = 0, threads: int | None = None,
-) -> Any:  # fmt: skip
+    votes: Any,
+    pairs: int = 10,
+    *,
+    workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
+    items: Iterable[Any] = (),
+    islands: str = "connect",
+    goal: str = "ranking",
+    columns: Mapping[str, str] | None = None,
+    prices: Mapping[Any, float] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Any:
     """Return the comparisons worth asking next; see `Selector.choose`.
 
     Parameters
@@ -48,13 +55,14 @@ def next_pairs(
     named = () if workers is None or isinstance(workers, str) else list(workers)
     hidden = isinstance(votes, Fit) and votes.summary.get("workers_hidden")
     if hidden and not all(map(is_pseudonym, named)):
-        raise RequestError("the workers of this fit are hidden, and whoever is named would count "
-                           "as somebody new: name them by the pseudonyms of its workers.csv, or "
-                           "use a fit without --hide-workers")  # fmt: skip
+        raise RequestError(
+            "the workers of this fit are hidden, and whoever is named would count "
+            "as somebody new: name them by the pseudonyms of its workers.csv, or "
+            "use a fit without --hide-workers"
+        )
     selector = Selector(
-        votes, items=items, workers=named, islands=islands, goal=goal, columns=columns, seed=seed,
-        threads=threads,
-    )  # fmt: skip
+        votes, items=items, workers=named, islands=islands, goal=goal, columns=columns, seed=seed, threads=threads
+    )
     if isinstance(workers, str):
         if workers != "all":
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
@@ -76,10 +84,10 @@ def _by_context(asked: Table, by: Any) -> Table:
 def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Any:
     """Pairs that were judged, worth another worker's opinion: of the order, and of who judged.
 
-    The worth of a pair is the probability that its order is wrong, plus the doubt about the least
-    certain worker who judged it. The doubt is 1 for undecided workers, 0 for random and one-sided
-    ones, and for the others the entropy in bits of whether they are better than guessing.
-    Every pair chosen for a worker makes the next one for the same worker worth less.
+    The worth of a pair is the probability that its order is wrong, plus the doubt about the least certain worker who
+    judged it. The doubt is 1 for undecided workers, 0 for random and one-sided ones, and for the others the entropy in
+    bits of whether they are better than guessing. Every pair chosen for a worker makes the next one for the same worker
+    worth less.
 
     Parameters
     ----------
@@ -93,9 +101,8 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     Returns
     -------
     Table
-        ``first, second`` (the item that is more probably better comes first), ``worker`` (whose
-        answer is checked; somebody else is to answer), ``votes`` (so far), ``probability`` and
-        ``worth``.
+        ``first, second`` (the item that is more probably better comes first), ``worker`` (whose answer is checked;
+        somebody else is to answer), ``votes`` (so far), ``probability`` and ``worth``.
 
     Examples
     --------
@@ -134,11 +141,16 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     ahead = found.scores_of(one.tolist()) >= found.scores_of(two.tolist())
     first, second = one.copy(), two.copy()
     first[~ahead], second[~ahead] = two[~ahead], one[~ahead]
-    asked = Table({
-        "first": first, "second": second, "worker": data.workers[who[chosen]],
-        "votes": count[pair[chosen]], "probability": 1.0 - wrong[pair[chosen]],
-        "worth": np.array(worth),
-    })  # fmt: skip
+    asked = Table(
+        {
+            "first": first,
+            "second": second,
+            "worker": data.workers[who[chosen]],
+            "votes": count[pair[chosen]],
+            "probability": 1.0 - wrong[pair[chosen]],
+            "worth": np.array(worth),
+        }
+    )
     return _by_context(asked, data.by).in_backend(found.backend)
 
 

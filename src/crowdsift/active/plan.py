@@ -1,8 +1,8 @@
 """How many more votes a goal needs: studies simulated from what is known, with the pairs of `next`.
 
-The need of the real study and those of simulated ones are exchangeable if the belief is right. So
-the interval between the k-th smallest and the k-th largest of n needs holds the real one with the
-probability 1 - 2k/(n + 1), however few are simulated.
+The need of the real study and those of simulated ones are exchangeable if the belief is right. So the interval between
+the k-th smallest and the k-th largest of n needs holds the real one with the probability 1 - 2k/(n + 1), however few
+are simulated.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _ONE = np.ones(1)
 class Plan:
     """How many more votes a goal needs.
 
-    `goal`, `confidence`: what is to be settled, and how surely; `votes`: how many votes there are;
-    `needs`: the further votes of every simulated study, sorted; those not settled by then have
-    `most`; `most`: where simulated studies end.
+    `goal`, `confidence`: what is to be settled, and how surely; `votes`: how many votes there are; `needs`: the further
+    votes of every simulated study, sorted; those not settled by then have `most`; `most`: where simulated studies end.
     """
 
     goal: Goal
@@ -63,8 +62,7 @@ class Plan:
         what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} %"
         if high == 0:
             return f"No more votes are needed {what}."
-        ends = [f"more than {count(each)}" if each >= self.most else count(each) for each in
-                (low, middle, high)]  # fmt: skip
+        ends = [f"more than {count(each)}" if each >= self.most else count(each) for each in (low, middle, high)]
         more = "more " if self.votes else ""
         about = "" if middle >= self.most else "about "
         within = "" if low >= self.most else f"; 90 % of such studies need {ends[0]} to {ends[2]}"
@@ -89,10 +87,17 @@ class Plan:
 
 
 def plan(
-    votes: Any = None, *, items: Any = (), goal: str = "first", confidence: float = 0.95,
-    runs: int = RUNS, most: int = MAX_VOTES, seconds: float | None = None, seed: int = 0,
+    votes: Any = None,
+    *,
+    items: Any = (),
+    goal: str = "first",
+    confidence: float = 0.95,
+    runs: int = RUNS,
+    most: int = MAX_VOTES,
+    seconds: float | None = None,
+    seed: int = 0,
     threads: int | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Simulate studies from what is known until their goal is settled.
 
     Parameters
@@ -144,9 +149,8 @@ def plan(
 
 
 def _need(
-    state: State, truth: Vector, goal: Goal, confidence: float, most: int,
-    random: np.random.Generator, end: float,
-) -> int:  # fmt: skip
+    state: State, truth: Vector, goal: Goal, confidence: float, most: int, random: np.random.Generator, end: float
+) -> int:
     """Return how many votes settle the goal if this is the truth; -1 if the time is over."""
     belief, made = state.belief, 0
     a, b = np.triu_indices(len(truth), 1)

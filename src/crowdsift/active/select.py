@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.active.batches import (
-    TYPES,
-    BatchSelection,
-    Question,
-    State,
-    ThompsonSampler,
-    neighbours,
-)
+from crowdsift.active.batches import TYPES, BatchSelection, Question, State, ThompsonSampler, neighbours
 from crowdsift.active.beliefs import Independent, Joint, answer
 from crowdsift.active.stopping import Goal, Stopping, checked_confidence, stopping
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
@@ -43,24 +36,23 @@ _MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all can
 class Selector:
     """Chooses comparisons by what they are expected to tell about the order of the items.
 
-    Starts from a fit of the votes and keeps its posterior: scores are jointly Gaussian (with
-    their covariances up to about a thousand items, with variances only beyond), every worker has
-    a distribution of reliability. `add` moves that posterior by new votes at the cost of one
-    rank-one update each; a new fit is made only when new votes are a share `refit` of all.
+    Starts from a fit of the votes and keeps its posterior: scores are jointly Gaussian (with their covariances up to
+    about a thousand items, with variances only beyond), every worker has a distribution of reliability. `add` moves
+    that posterior by new votes at the cost of one rank-one update each; a new fit is made only when new votes are a
+    share `refit` of all.
 
     Parameters
     ----------
     votes
-        Whatever `crowdsift.fit` takes, or a `Fit`, whose posterior is taken without fitting; None
-        to start without votes, with `items` given.
+        Whatever `crowdsift.fit` takes, or a `Fit`, whose posterior is taken without fitting; None to start without
+        votes, with `items` given.
     items, workers
         Labels that may have no votes yet.
     islands
-        "connect" asks first what joins groups of items without a comparison between them;
-        "keep" asks only within groups, for groups that are not to be compared.
+        "connect" asks first what joins groups of items without a comparison between them; "keep" asks only within
+        groups, for groups that are not to be compared.
     goal
-        What is to be found: "first", "top-3" (or another number) or "ranking"; pairs are valued
-        for that.
+        What is to be found: "first", "top-3" (or another number) or "ranking"; pairs are valued for that.
     refit
         Fit anew when new votes exceed this share of the votes in the last fit; 0 never does.
     model
@@ -86,11 +78,19 @@ class Selector:
     """
 
     def __init__(
-        self, votes: Any = None, *, items: Iterable[Any] = (), workers: Iterable[Any] = (),
-        islands: str = "connect", goal: str = "ranking", refit: float = 0.1,
-        model: Model | None = None, columns: Mapping[str, str] | None = None, seed: int = 0,
+        self,
+        votes: Any = None,
+        *,
+        items: Iterable[Any] = (),
+        workers: Iterable[Any] = (),
+        islands: str = "connect",
+        goal: str = "ranking",
+        refit: float = 0.1,
+        model: Model | None = None,
+        columns: Mapping[str, str] | None = None,
+        seed: int = 0,
         threads: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if islands not in ("connect", "keep"):
             raise RequestError(f"islands must be 'connect' or 'keep', not {islands!r}")
         if not refit >= 0:
@@ -125,10 +125,13 @@ class Selector:
         return len(self._new)
 
     def choose(
-        self, pairs: int = 1, *, workers: Sequence[Any] | Mapping[Any, int] | None = None,
+        self,
+        pairs: int = 1,
+        *,
+        workers: Sequence[Any] | Mapping[Any, int] | None = None,
         among: tuple[Sequence[Any], Sequence[Any]] | None = None,
         prices: Mapping[Any, float] | None = None,
-    ) -> Table:  # fmt: skip
+    ) -> Table:
         """Return the comparisons worth asking next, best first, chosen together.
 
         Parameters
@@ -136,9 +139,8 @@ class Selector:
         pairs
             How many. A pair comes twice only when every candidate has come once.
         workers
-            Who may be asked: labels, or labels with the most votes that each will give. Every
-            row then names a worker, who has not voted on that pair before. None leaves it open
-            who answers.
+            Who may be asked: labels, or labels with the most votes that each will give. Every row then names a worker,
+            who has not voted on that pair before. None leaves it open who answers.
         among
             The pairs that may be asked, as two lists of items; any pair by default.
         prices
@@ -147,10 +149,10 @@ class Selector:
         Returns
         -------
         Table
-            ``first, second``, with workers ``worker``, then ``gain`` (how many pairs of items the
-            answer is expected to put in the right order, to first order), ``probability`` (that
-            the first item is better) and ``reason`` ("connects" islands or "orders" items). Fewer
-            rows than asked for where capacities or the pairs that workers may still see run out.
+            ``first, second``, with workers ``worker``, then ``gain`` (how many pairs of items the answer is expected to
+            put in the right order, to first order), ``probability`` (that the first item is better) and ``reason``
+            ("connects" islands or "orders" items). Fewer rows than asked for where capacities or the pairs that workers
+            may still see run out.
 
         Examples
         --------
@@ -164,8 +166,10 @@ class Selector:
         if not isinstance(pairs, int | np.integer) or pairs < 1:
             raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
         if pairs > _MOST_PAIRS:
-            raise RequestError(f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in "
-                               "batches: answers change what is worth asking next")  # fmt: skip
+            raise RequestError(
+                f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in "
+                "batches: answers change what is worth asking next"
+            )
         self._refit_if_due()
         if self._goal.top and workers is None and self._has_workers:
             return self.pooled().choose(pairs, among=among)  # by the belief that settles the goal
@@ -187,8 +191,7 @@ class Selector:
         >>> bool(selector.scores[0] > selector.scores[1])
         True
         """
-        one, two = (self._codes(first, self._item_code, "item"),
-                    self._codes(second, self._item_code, "item"))  # fmt: skip
+        one, two = (self._codes(first, self._item_code, "item"), self._codes(second, self._item_code, "item"))
         who = self._codes([None] if worker is None else worker, self._worker_code, "worker")
         result = np.atleast_1d(np.asarray(outcome, dtype=np.float64))
         try:
@@ -199,8 +202,7 @@ class Selector:
             raise RequestError("an item cannot be compared with itself")
         if not ((result >= 0) & (result <= 1)).all():
             raise RequestError("outcomes must be in [0, 1]: 1 where the first item was preferred")
-        for a, b, s, y in zip(one.tolist(), two.tolist(), who.tolist(), result.tolist(),
-                              strict=True):  # fmt: skip
+        for a, b, s, y in zip(one.tolist(), two.tolist(), who.tolist(), result.tolist(), strict=True):
             self._absorb(a, b, s, y)
             self._new.append((a, b, s, y))
         if self._pool is not None:
@@ -229,8 +231,8 @@ class Selector:
     def stopping(self, goal: str = "", confidence: float = 0.95) -> Stopping:
         """Say whether a goal, by default the selector's own, is settled however often one looks.
 
-        The evidence counts all workers alike, so that errors in their estimated reliabilities
-        cannot make it too large; an answer that contradicts the scores here is not settled.
+        The evidence counts all workers alike, so that errors in their estimated reliabilities cannot make it too large;
+        an answer that contradicts the scores here is not settled.
 
         Examples
         --------
@@ -255,13 +257,22 @@ class Selector:
             votes = self._with_new() if self._new else self._votes
             if votes is not None:
                 votes = Comparisons.from_codes(
-                    votes.first, votes.second, outcome=votes.outcome, weight=votes.weight,
-                    items=self.items, workers=sorted_labels([None]), threads=self._threads,
-                )  # fmt: skip
+                    votes.first,
+                    votes.second,
+                    outcome=votes.outcome,
+                    weight=votes.weight,
+                    items=self.items,
+                    workers=sorted_labels([None]),
+                    threads=self._threads,
+                )
             self._pool = Selector(
-                votes, items=() if votes is not None else self.items, islands=self._islands,
-                goal=self._goal.text, refit=self._refit, threads=self._threads,
-            )  # fmt: skip
+                votes,
+                items=() if votes is not None else self.items,
+                islands=self._islands,
+                goal=self._goal.text,
+                refit=self._refit,
+                threads=self._threads,
+            )
         return self._pool
 
     def _refit_if_due(self) -> None:
@@ -310,17 +321,16 @@ class Selector:
         state = self._state
         variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
         difference = float(state.belief.mean[a] - state.belief.mean[b])
-        step, shrink, state.share[s] = answer(difference, variance, outcome, state.types[s],
-                                  state.share[s], state.offset(s, a, b))  # fmt: skip
+        step, shrink, state.share[s] = answer(
+            difference, variance, outcome, state.types[s], state.share[s], state.offset(s, a, b)
+        )
         state.belief.move(a, b, step, shrink)
         state.join(a, b)
         state.votes[s] += 1
 
     # --- votes ------------------------------------------------------------------------------
 
-    def _labels(
-        self, items: Iterable[Any], workers: Iterable[Any]
-    ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    def _labels(self, items: Iterable[Any], workers: Iterable[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
         if self._votes is not None:
             return self._votes.items, self._votes.workers
         names = list(workers) or [None]
@@ -352,12 +362,19 @@ class Selector:
             outcome = np.concatenate([old.outcome, outcome])
             weight = np.concatenate([old.weight, weight])
         return Comparisons.from_codes(
-            one, two, worker=who if self._has_workers else None, outcome=outcome, weight=weight,
-            items=self.items, workers=self.workers, threads=self._threads,
+            one,
+            two,
+            worker=who if self._has_workers else None,
+            outcome=outcome,
+            weight=weight,
+            items=self.items,
+            workers=self.workers,
+            threads=self._threads,
             sides_known=old.sides_known if old is not None else False,
             source="votes" if old is None else old.source,
-            backend=None if old is None else old.backend, summed=True,
-        )  # fmt: skip
+            backend=None if old is None else old.backend,
+            summed=True,
+        )
 
     # --- questions --------------------------------------------------------------------------
 
@@ -429,14 +446,14 @@ class Selector:
 
 def _votes_of(found: Fit) -> Comparisons:
     if found.votes is None:
-        raise RequestError("the votes of this fit were not kept (too many, graded answers, or "
-                           "features), so what was asked is not known; give the votes")  # fmt: skip
+        raise RequestError(
+            "the votes of this fit were not kept (too many, graded answers, or "
+            "features), so what was asked is not known; give the votes"
+        )
     return found.votes
 
 
-def widened(
-    votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]
-) -> Comparisons | None:
+def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]) -> Comparisons | None:
     """Return the votes with further items and workers, which have no votes."""
     items, workers = list(items), list(workers)
     if votes is None or not (items or workers):
@@ -446,12 +463,18 @@ def widened(
     if workers and votes.has_workers:
         names, who = _joined(votes.workers, workers)
     return Comparisons.from_codes(
-        place[votes.first].astype(np.uint32), place[votes.second].astype(np.uint32),
+        place[votes.first].astype(np.uint32),
+        place[votes.second].astype(np.uint32),
         worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
-        outcome=votes.outcome, weight=votes.weight, items=labels, workers=names,
-        sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
+        outcome=votes.outcome,
+        weight=votes.weight,
+        items=labels,
+        workers=names,
+        sides_known=votes.sides_known,
+        source=votes.source,
+        backend=votes.backend,
         summed=True,
-    )  # fmt: skip
+    )
 
 
 def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
@@ -460,9 +483,7 @@ def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
     return merge([(given, np.zeros(0, np.uint32))])[0]
 
 
-def _joined(
-    labels: NDArray[np.object_], more: Sequence[Any]
-) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def _joined(labels: NDArray[np.object_], more: Sequence[Any]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Old and new labels sorted together, and the new code of every old one."""
     together = sorted_labels([*labels, *more])
     code = {key_of(label): i for i, label in enumerate(together)}
@@ -499,8 +520,7 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     if not population.any():  # nobody saw anything: only somebody new can tell more
         population = _newcomer()
     dimensions = None if posterior.dimensions is None else posterior.dimensions.with_strangers()
-    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64),
-                 dimensions)  # fmt: skip
+    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions)
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:

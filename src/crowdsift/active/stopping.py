@@ -1,11 +1,10 @@
 """When a study may stop: evidence that stays valid although one looks after every vote.
 
-For two items with a difference d of scores, d ~ N(0, s₀²) before the votes and N(m, s²) after them,
-the evidence that the first is better is the ratio of the densities at d = 0 before and after, times
-2 Φ(m/s): the Bayes factor of d > 0 against d = 0. While d ≤ 0 is true its expectation is at most 1
-whenever one looks (it is a supermartingale), so that it ever exceeds 1/α with a probability of at
-most α (Ville's inequality). A statement about several pairs shares α among all pairs that could
-make it wrong. That m and s come from an approximate Gaussian posterior is the one gap in the
+For two items with a difference d of scores, d ~ N(0, s₀²) before the votes and N(m, s²) after them, the evidence that
+the first is better is the ratio of the densities at d = 0 before and after, times 2 Φ(m/s): the Bayes factor of d > 0
+against d = 0. While d ≤ 0 is true its expectation is at most 1 whenever one looks (it is a supermartingale), so that it
+ever exceeds 1/α with a probability of at most α (Ville's inequality). A statement about several pairs shares α among
+all pairs that could make it wrong. That m and s come from an approximate Gaussian posterior is the one gap in the
 argument; docs/guides/collect.md has the error found by simulation.
 """
 
@@ -66,10 +65,9 @@ class Goal(NamedTuple):
 class Stopping:
     """What the votes say of a goal.
 
-    `claim`: the items that the goal asks for, the best first; `confidence`: 1 - α of the smallest
-    error α at which the claim would be settled, and 0 if there is none; `settled`: whether that is
-    at least the confidence wanted; `open_items`: items of which it is not settled whether they
-    belong to the claim; none if all is settled.
+    `claim`: the items that the goal asks for, the best first; `confidence`: 1 - α of the smallest error α at which the
+    claim would be settled, and 0 if there is none; `settled`: whether that is at least the confidence wanted;
+    `open_items`: items of which it is not settled whether they belong to the claim; none if all is settled.
     """
 
     claim: Codes

@@ -1,7 +1,7 @@
 """The web application: pages for judges and for the study's owner, and what they send.
 
-Everyone has a token, sent as a header and never as a cookie, so that no other site can use it. All
-answers come from memory or from the study file; fits run in a process of their own.
+Everyone has a token, sent as a header and never as a cookie, so that no other site can use it. All answers come from
+memory or from the study file; fits run in a process of their own.
 """
 
 from __future__ import annotations
@@ -48,14 +48,19 @@ _AHEAD = 2  # questions that a page holds, the one that is shown among them
 _LONGEST = 3_600_000  # milliseconds that count as time taken
 _REFRESH = 0.3  # seconds between two fits, at least
 _ID = re.compile(r"[0-9a-zA-Z-]{8,64}")
-_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
-           "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")  # fmt: skip
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+    "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
-    "content-security-policy": _POLICY, "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), microphone=(), geolocation=()", "cache-control": "no-store",
-}  # fmt: skip
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -88,14 +93,14 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1")
-                   for name, value in scope["headers"]}  # fmt: skip
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"]] + [(name.encode(), value.encode())
-                    for name, value in _HEADERS.items() if name.encode() not in own]  # fmt: skip
+                message["headers"] = [*message["headers"]] + [
+                    (name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in own
+                ]
             await send(message)
 
         if scope["method"] not in ("GET", "HEAD") and not _same_site(headers):
@@ -136,21 +141,28 @@ class Application:
         self._image_of = {code: name for name, code in self._images.items()}
         self._shown = [self._content(code, each) for code, each in enumerate(store.contents)]
         routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
-            ("GET", "/", self.page), ("GET", "/study", self.page),
-            ("GET", "/static/{name}", self.static), ("GET", "/image/{name}", self.image),
+            ("GET", "/", self.page),
+            ("GET", "/study", self.page),
+            ("GET", "/static/{name}", self.static),
+            ("GET", "/image/{name}", self.image),
             ("GET", "/report/{name}", self.report),
-            ("POST", "/api/join", self.join), ("GET", "/api/judge", self.judge),
-            ("POST", "/api/consent", self.consent), ("POST", "/api/vote", self.vote),
-            ("POST", "/api/undo", self.undo), ("POST", "/api/withdraw", self.withdraw),
-            ("GET", "/api/study", self.study), ("POST", "/api/study/state", self.set_state),
+            ("POST", "/api/join", self.join),
+            ("GET", "/api/judge", self.judge),
+            ("POST", "/api/consent", self.consent),
+            ("POST", "/api/vote", self.vote),
+            ("POST", "/api/undo", self.undo),
+            ("POST", "/api/withdraw", self.withdraw),
+            ("GET", "/api/study", self.study),
+            ("POST", "/api/study/state", self.set_state),
             ("GET", "/api/study/votes.csv", self.votes_csv),
             ("GET", "/api/study/fit.zip", self.fit_zip),
             ("POST", "/api/study/report", self.make_report),
-        ]  # fmt: skip
+        ]
         made = Starlette(
             routes=[Route(path, function, methods=[method]) for method, path, function in routes],
-            exception_handlers={HTTPException: _explain}, lifespan=self._life,
-        )  # fmt: skip
+            exception_handlers={HTTPException: _explain},
+            lifespan=self._life,
+        )
         self.app = Guard(made)
 
     # --- fits ---------------------------------------------------------------------------------
@@ -159,10 +171,15 @@ class Application:
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
         """Run the process that fits beside the server."""
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "crowdsift.ask.background", str(self.store.path),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=2**26,
+            sys.executable,
+            "-m",
+            "crowdsift.ask.background",
+            str(self.store.path),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=2**26,
             start_new_session=True,  # Ctrl-C is for the server, which ends this process
-        )  # fmt: skip
+        )
         task = asyncio.create_task(self._keep_fitting())
         self._changed.set()
         try:
@@ -182,12 +199,14 @@ class Application:
             await self._changed.wait()
             self._changed.clear()
             settings = self.store.settings
-            found = await self._request({
-                "items": self.store.items,
-                "goal": settings["goal"],
-                "confidence": settings["confidence"],
-                "workers": [each.worker for each in self.store.judges.values()],
-            })  # fmt: skip
+            found = await self._request(
+                {
+                    "items": self.store.items,
+                    "goal": settings["goal"],
+                    "confidence": settings["confidence"],
+                    "workers": [each.worker for each in self.store.judges.values()],
+                }
+            )
             if "error" in found:
                 found = {**self.result, "error": found["error"]}
             self.result = found
@@ -271,9 +290,10 @@ class Application:
     def _content(self, code: int, content: Content) -> dict[str, str]:
         """Return what a page shows of an item."""
         return {
-            "text": content.text, "html": safe_html(content.markdown) if content.markdown else "",
+            "text": content.text,
+            "html": safe_html(content.markdown) if content.markdown else "",
             "image": f"/image/{self._image_of[code]}" if content.image else "",
-        }  # fmt: skip
+        }
 
     # --- judges -----------------------------------------------------------------------------
 
@@ -289,9 +309,7 @@ class Application:
         """Let somebody with the open link vote under a name."""
         token = self._token(request)
         self._limit(request.client.host if request.client else "")
-        if self._invitation is None or not hmac.compare_digest(
-            self._invitation, token_digest(token)
-        ):
+        if self._invitation is None or not hmac.compare_digest(self._invitation, token_digest(token)):
             raise HTTPException(403, "this link is not known; ask for a new one")
         name = " ".join(str((await _body(request)).get("name", "")).split())
         if not 1 <= len(name) <= 80 or not name.isprintable():
@@ -311,16 +329,18 @@ class Application:
             return JSONResponse({"join": True, "title": self.store.settings["question"]})
         judge = self._require_judge(request)
         settings = self.store.settings
-        return JSONResponse({
-            "name": judge.worker,
-            "title": settings["question"],
-            "consent": safe_html(settings.get("consent") or ""),
-            "consented": judge.consented or not settings.get("consent"),
-            "ties": settings.get("ties", False),
-            "skip": settings.get("skip", False),
-            "prompts": any(each.prompt for each in self.store.contents),
-            **self._next(judge, []),
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                "name": judge.worker,
+                "title": settings["question"],
+                "consent": safe_html(settings.get("consent") or ""),
+                "consented": judge.consented or not settings.get("consent"),
+                "ties": settings.get("ties", False),
+                "skip": settings.get("skip", False),
+                "prompts": any(each.prompt for each in self.store.contents),
+                **self._next(judge, []),
+            }
+        )
 
     def _next(self, judge: Judge, held: list[Question]) -> dict[str, Any]:
         """Return how the study stands for a judge, and questions to fill the page."""
@@ -336,17 +356,20 @@ class Application:
             waiting.append((min(question[1:3]), max(question[1:3])))
             full = judge.capacity is not None and votes + len(held) + len(made) >= judge.capacity
         return {
-            "state": self.state, "votes": votes, "of": judge.capacity,
+            "state": self.state,
+            "votes": votes,
+            "of": judge.capacity,
             "last": judge.votes[-1].id if judge.votes else "",
             "questions": [self._asked_question(each) for each in made],
-        }  # fmt: skip
+        }
 
     def _asked_question(self, question: Question) -> dict[str, Any]:
         return {
             "id": question.signed(self.store.settings["key"]),
-            "prompt": self.store.contents[question.left].prompt, "left": self._shown[question.left],
+            "prompt": self.store.contents[question.left].prompt,
+            "left": self._shown[question.left],
             "right": self._shown[question.right],
-        }  # fmt: skip
+        }
 
     async def consent(self, request: Request) -> Response:
         """Record that a judge agrees to the consent text."""
@@ -365,8 +388,7 @@ class Application:
         if question is None or question.judge != judge.code:
             raise HTTPException(422, "this question was not asked")
         answer, vote_id = body.get("answer"), body.get("id")
-        allowed = {"left", "right", *(n for n, s in (("tie", "ties"), ("skip", "skip"))
-                                      if self.store.settings.get(s))}  # fmt: skip
+        allowed = {"left", "right", *(n for n, s in (("tie", "ties"), ("skip", "skip")) if self.store.settings.get(s))}
         if answer not in ANSWERS or answer not in allowed:
             raise HTTPException(422, f"an answer is one of {', '.join(sorted(allowed))}")
         if not isinstance(vote_id, str) or not _ID.fullmatch(vote_id):
@@ -405,8 +427,7 @@ class Application:
             last = judge.votes.pop()
             self.store.answers -= last.answer != "skip"
             self._changed.set()
-            again = Question(judge.code, last.left, last.right, last.gold, secrets.token_hex(8),
-                             int(time.time()))  # fmt: skip
+            again = Question(judge.code, last.left, last.right, last.gold, secrets.token_hex(8), int(time.time()))
             answer["question"] = self._asked_question(again)
         answer |= {"votes": len(judge.votes), "last": judge.votes[-1].id if judge.votes else ""}
         return JSONResponse({**answer, "state": self.state})
@@ -433,28 +454,32 @@ class Application:
                 "name": each.worker,
                 "votes": sum(vote.answer != "skip" for vote in each.votes),
                 "skipped": sum(vote.answer == "skip" for vote in each.votes),
-                "seconds": statistics.median(v.milliseconds for v in each.votes) / 1000.0
-                if each.votes else None,
+                "seconds": statistics.median(v.milliseconds for v in each.votes) / 1000.0 if each.votes else None,
                 "gold": self._gold_right(each),
                 "withdrawn": each.withdrawn,
                 **known.get(each.worker, {}),
             }
             for each in self.store.judges.values()
-        ]  # fmt: skip
+        ]
         shown = {name: settings.get(name) for name in ("question", "goal", "confidence", "budget")}
         result = {name: value for name, value in self.result.items() if name != "pairs"}
-        return JSONResponse({
-            **shown, "state": self.state, "answers": self.store.answers,
-            "items": len(self.store.items), "judges": judges, "result": result,
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                **shown,
+                "state": self.state,
+                "answers": self.store.answers,
+                "items": len(self.store.items),
+                "judges": judges,
+                "result": result,
+            }
+        )
 
     def _gold_right(self, judge: Judge) -> list[int] | None:
         """Return how many gold questions a judge answered as known, and how many there were."""
         known = set(self.store.gold)
         item = self.store.item_of
         asked = [v for v in judge.votes if v.gold and v.answer in ("left", "right", "tie")]
-        won = [(v.left, v.right) if v.answer == "left" else (v.right, v.left) for v in asked
-               if v.answer != "tie"]  # fmt: skip
+        won = [(v.left, v.right) if v.answer == "left" else (v.right, v.left) for v in asked if v.answer != "tie"]
         right = sum((item[a], item[b]) in known for a, b in won)
         return [right, len(asked)] if asked else None
 
@@ -464,8 +489,7 @@ class Application:
         state = (await _body(request)).get("state")
         if state not in ("open", "paused", "closed"):
             raise HTTPException(422, "a study is open, paused or closed")
-        beyond = self.store.settings.get("beyond") or (state == "open"
-                                         and self.store.settings["state"] == "settled")  # fmt: skip
+        beyond = self.store.settings.get("beyond") or (state == "open" and self.store.settings["state"] == "settled")
         await asyncio.wrap_future(self.store.set(state=state, beyond=beyond))
         return JSONResponse({"state": self.state})
 
@@ -511,8 +535,7 @@ class Application:
         if path is None or not path.exists():
             raise HTTPException(404, "no such report")
         policy = "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"
-        return FileResponse(path, media_type="text/html",
-                            headers={"content-security-policy": policy})  # fmt: skip
+        return FileResponse(path, media_type="text/html", headers={"content-security-policy": policy})
 
 
 _FILES = frozenset(path.name for path in STATIC.glob("*.*") if path.suffix in _TYPES)

@@ -1,7 +1,7 @@
 """The process that fits while the server answers: requests on its input, replies on its output.
 
-It reads the study file, never writes to it, and ends when the server does (its input is closed).
-Run as ``python -m crowdsift.ask.background STUDY``.
+It reads the study file, never writes to it, and ends when the server does (its input is closed). Run as ``python -m
+crowdsift.ask.background STUDY``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def study_votes(path: str) -> Comparisons | None:
         return None
     left, right, winner, worker, *_ = (list(column) for column in zip(*rows, strict=True))
     outcome = [_OUTCOME[answer] for answer in winner]
-    return Comparisons.from_arrays(left, right, worker=worker, outcome=outcome, sides_known=True,
-                                   threads=1)  # fmt: skip
+    return Comparisons.from_arrays(left, right, worker=worker, outcome=outcome, sides_known=True, threads=1)
 
 
 def study_fit(path: str, request: dict[str, Any]) -> Fit | None:
@@ -60,20 +59,26 @@ def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
     items, goal_text, confidence = request["items"], request["goal"], request["confidence"]
     found = study_fit(path, request)
     selector = Selector(
-        found, items=items, goal=goal_text, refit=0, threads=1,
+        found,
+        items=items,
+        goal=goal_text,
+        refit=0,
+        threads=1,
         workers=[] if found is not None else request["workers"] or ["nobody"],
-    )  # fmt: skip
+    )
     count = min(_RANKED, len(items) * (len(items) - 1) // 2, 40 + 4 * len(items))
     pairs = selector.choose(count)
     code = {label: number for number, label in enumerate(items)}
     goal = Goal.of(goal_text, len(items))
     done: dict[str, Any] = {
-        "pairs": [
-            (code[a], code[b]) for a, b in zip(pairs["first"], pairs["second"], strict=True)
-        ],
+        "pairs": [(code[a], code[b]) for a, b in zip(pairs["first"], pairs["second"], strict=True)],
         "votes": 0 if found is None or found.votes is None else int(found.votes.total_weight),
-        "ranking": [], "judges": {}, "warnings": [], "statements": [], "settled": False,
-    }  # fmt: skip
+        "ranking": [],
+        "judges": {},
+        "warnings": [],
+        "statements": [],
+        "settled": False,
+    }
     if found is not None:
         done |= _described(found, selector, goal, confidence)
     return done
@@ -100,10 +105,14 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
     claim = [item_label(label, "") for label in selector.items[state.claim]]
     shown = [shortened(name, 60) for name in claim]
     return {
-        "statements": [sentence(goal, state, shown, confidence)], "ranking": ranking,
-        "judges": judges, "warnings": list(found.warnings), "settled": state.settled,
-        "claim": claim, **_expected(selector, goal, state.settled, confidence),
-    }  # fmt: skip
+        "statements": [sentence(goal, state, shown, confidence)],
+        "ranking": ranking,
+        "judges": judges,
+        "warnings": list(found.warnings),
+        "settled": state.settled,
+        "claim": claim,
+        **_expected(selector, goal, state.settled, confidence),
+    }
 
 
 def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) -> dict[str, Any]:
@@ -113,9 +122,13 @@ def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) 
         return {}
     wanted, votes = Goal(top), int(selector.votes_taken)
     made = plan(
-        selector, goal=wanted.text, confidence=confidence, runs=_PLAN_RUNS, seconds=_PLAN_SECONDS,
+        selector,
+        goal=wanted.text,
+        confidence=confidence,
+        runs=_PLAN_RUNS,
+        seconds=_PLAN_SECONDS,
         most=min(MAX_VOTES, 500 + 5 * votes),
-    )  # fmt: skip
+    )
     if len(made.needs) < _PLAN_RUNS:
         return {}
     low, middle, high = (_most(each, made.most) for each in made.interval)

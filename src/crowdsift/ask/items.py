@@ -19,9 +19,31 @@ MAX_IMAGE = 10_000_000  # bytes of an image
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 # Links and images of Markdown are left out: a page of a study asks no other host for anything.
 _TAGS = {
-    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li",
-    "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
-}  # fmt: skip
+    "p",
+    "br",
+    "hr",
+    "em",
+    "strong",
+    "s",
+    "code",
+    "pre",
+    "blockquote",
+    "ul",
+    "ol",
+    "li",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 
 
 class Content(NamedTuple):
@@ -37,9 +59,9 @@ class Content(NamedTuple):
 
 def read_items(path: str) -> list[Content]:
     """Read the items of a study."""
-    # The file has a column item, and may have text, markdown, image (a file beside it) and prompt.
-    # With prompts a row is the reply of an item to a prompt, and only replies to the same prompt
-    # are compared. Without text, markdown and image judges see the name of the item.
+    # The file has a column item, and may have text, markdown, image (a file beside it) and prompt. With prompts a row
+    # is the reply of an item to a prompt, and only replies to the same prompt are compared. Without text, markdown and
+    # image judges see the name of the item.
     with closing(open_source(path, called="items")) as table:
         item = resolve_column(table, "item", "the items")
         names = ("prompt", "text", "markdown", "image")
@@ -70,8 +92,7 @@ def _content(fields: dict[str, str], folder: Path) -> Content:
         raise ValueError("empty label of an item")
     for name, value in fields.items():
         if len(value) > MAX_TEXT:
-            raise ValueError(f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are "
-                             "shown")  # fmt: skip
+            raise ValueError(f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are shown")
     texts = {name: fields.get(name, "") for name in ("prompt", "text", "markdown")}
     image, media = _image(fields.get("image", "").strip(), folder)
     if not (image or texts["text"].strip() or texts["markdown"].strip()):
@@ -117,8 +138,9 @@ def require_comparable(contents: list[Content], source: str) -> list[Content]:
     if alone is not None:
         raise InputError(
             f"the prompt {alone[:60]!r} has one reply only; replies are compared by prompt",
-            source=source, column="prompt",
-        )  # fmt: skip
+            source=source,
+            column="prompt",
+        )
     return contents
 
 
@@ -142,5 +164,4 @@ def require_packages(names: Iterable[str] = ("starlette", "uvicorn", "nh3", "mar
     from importlib.util import find_spec
 
     if missing := [name for name in names if find_spec(name) is None]:
-        raise RequestError(f"crowdsift ask needs {', '.join(missing)}; pip install "
-                           "'crowdsift[ask]'")  # fmt: skip
+        raise RequestError(f"crowdsift ask needs {', '.join(missing)}; pip install 'crowdsift[ask]'")

@@ -1,7 +1,7 @@
 """Which question a judge gets next, and signed questions that need no table of their own.
 
-The background process ranks the pairs of items by value for the goal. Here the best of them that
-this judge may see is taken; gold and pairs that other judges have answered come at stated rates.
+The background process ranks the pairs of items by value for the goal. Here the best of them that this judge may see is
+taken; gold and pairs that other judges have answered come at stated rates.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class Chooser:
 
     def __init__(self, store: Store, seed: int | None = None) -> None:
         self._store, self._random = store, random.Random(seed)
-        self._by_item: dict[tuple[int, str], int] = {(item, store.contents[code].prompt): code
-                            for code, item in enumerate(store.item_of)}  # fmt: skip
+        self._by_item: dict[tuple[int, str], int] = {
+            (item, store.contents[code].prompt): code for code, item in enumerate(store.item_of)
+        }
         self._prompts: list[set[str]] = [set() for _ in store.items]
         for item, prompt in self._by_item:
             self._prompts[item].add(prompt)

@@ -24,9 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _DEFAULTS = {
-    "question": "Which one is better?", "goal": "ranking", "confidence": 0.95, "budget": None,
-    "ties": False, "skip": False, "repeat": False, "gold_rate": 0.1, "consent": "",
-}  # fmt: skip
+    "question": "Which one is better?",
+    "goal": "ranking",
+    "confidence": 0.95,
+    "budget": None,
+    "ties": False,
+    "skip": False,
+    "repeat": False,
+    "gold_rate": 0.1,
+    "consent": "",
+}
 DEMO = Path(__file__).parent / "demo.csv"
 OWNER, EVERYONE = "(study page)", "(open link)"
 
@@ -41,9 +48,7 @@ class Links:
     file: Path
 
 
-def open_study(
-    path: Path, items: str | None, given: Mapping[str, Any], gold: str | None = None,
-) -> Store:  # fmt: skip
+def open_study(path: Path, items: str | None, given: Mapping[str, Any], gold: str | None = None) -> Store:
     """Open a study, or make it if there is none; options that are given replace earlier ones."""
     require_packages()
     given = {name: value for name, value in given.items() if value is not None}
@@ -59,8 +64,10 @@ def open_study(
     store = Store(path)
     try:
         if contents is not None and list(contents) != store.contents:
-            raise RequestError(f"{path}: this study has other items; leave the items out to "
-                               "continue it, or begin another one with --study")  # fmt: skip
+            raise RequestError(
+                f"{path}: this study has other items; leave the items out to "
+                "continue it, or begin another one with --study"
+            )
         if gold is not None and contents is not None and not store.gold:
             raise RequestError(f"{path}: gold is given when a study begins, not later")
         _check({**store.settings, **given}, len(store.items))
@@ -93,12 +100,10 @@ def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
     return found
 
 
-def issue_links(
-    store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False
-) -> Links:
+def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False) -> Links:
     """Return the links of a study. A file beside it keeps them; the study has only their hashes."""
-    # With `workers` every judge has a link, and there is no open one. `renew` makes new links for
-    # all; old ones then no longer work.
+    # With `workers` every judge has a link, and there is no open one. `renew` makes new links for all; old ones then no
+    # longer work.
     file = store.path.with_name(store.path.name + ".links.csv")
     kept: dict[str, str] = {}
     if file.exists() and not renew:
@@ -150,8 +155,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or str(error)
         raise RequestError(
-            f"cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for "
-            "any that is free"
+            f"cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for any that is free"
         ) from None
     except OverflowError:
         raise RequestError(f"--port is 0 to 65535, not {port}") from None
@@ -176,9 +180,14 @@ def serve(store: Store, listening: socket.socket, started: Callable[[], None]) -
     async def run() -> None:
         made = Application(store, digests[0], invitation)
         config = uvicorn.Config(
-            made.app, log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=3, timeout_keep_alive=75, ws="none",
-        )  # fmt: skip
+            made.app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+            timeout_keep_alive=75,
+            ws="none",
+        )
         server = Server(config)
 
         def stop(*_: Any) -> None:

@@ -1,7 +1,7 @@
 """The study file: SQLite in WAL mode, one writer, and what the pages need of it in memory.
 
-A vote is on the disk before it is acknowledged (synchronous=FULL). Votes that arrive together
-share one transaction, so that many judges wait for one sync of the disk and not for one each.
+A vote is on the disk before it is acknowledged (synchronous=FULL). Votes that arrive together share one transaction, so
+that many judges wait for one sync of the disk and not for one each.
 """
 
 from __future__ import annotations
@@ -61,11 +61,15 @@ CREATE VIEW votes AS
     JOIN items l ON l.code = c.item JOIN items r ON r.code = d.item
   WHERE a.answer IN ('left', 'right', 'tie') ORDER BY a.rowid;
 """
-_ANSWER = ("INSERT INTO answers (id, judge, question, left_content, right_content, answer, gold, "
-           "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING")  # fmt: skip
-_UNDO = ("INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = "
-         "NULL, left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, "
-         "milliseconds = NULL WHERE judge = excluded.judge")  # fmt: skip
+_ANSWER = (
+    "INSERT INTO answers (id, judge, question, left_content, right_content, answer, gold, "
+    "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_UNDO = (
+    "INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = "
+    "NULL, left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, "
+    "milliseconds = NULL WHERE judge = excluded.judge"
+)
 _SET = "INSERT INTO study VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -105,9 +109,8 @@ class Judge:
 
 
 def create_study(
-    path: Path, settings: Mapping[str, Any], contents: Sequence[Content],
-    gold: Iterable[tuple[str, str]] = (),
-) -> None:  # fmt: skip
+    path: Path, settings: Mapping[str, Any], contents: Sequence[Content], gold: Iterable[tuple[str, str]] = ()
+) -> None:
     """Write a new study file; it appears whole or not at all."""
     items = list(dict.fromkeys(each.item for each in contents))
     code = {item: number for number, item in enumerate(items)}
@@ -118,10 +121,11 @@ def create_study(
         rows.append(("key", json.dumps(secrets.token_hex(32))))
         connection.executemany("INSERT INTO study VALUES (?, ?)", rows)
         connection.executemany("INSERT INTO items VALUES (?, ?)", enumerate(items))
-        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
-            ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)))  # fmt: skip
-        connection.executemany("INSERT INTO gold VALUES (?, ?)",
-                               ((code[a], code[b]) for a, b in gold))  # fmt: skip
+        connection.executemany(
+            "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)),
+        )
+        connection.executemany("INSERT INTO gold VALUES (?, ?)", ((code[a], code[b]) for a, b in gold))
         connection.execute(f"PRAGMA application_id = {int.from_bytes(STUDY_MARK, 'big')}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.commit()
@@ -131,8 +135,8 @@ def create_study(
 class Store:
     """An open study: the only server that writes to the file.
 
-    Everything but the votes of others is read from memory. `write` hands statements to a thread
-    that commits all that wait together, and returns a future of the counts of changed rows.
+    Everything but the votes of others is read from memory. `write` hands statements to a thread that commits all that
+    wait together, and returns a future of the counts of changed rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,17 +158,14 @@ class Store:
     def _load(self) -> None:
         """Open the file and take into memory what pages need."""
         self._connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
-        for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON",
-                        "foreign_keys=ON"):  # fmt: skip
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
             self._connection.execute(f"PRAGMA {setting}")
         read = self._connection.execute
         self.settings = {name: json.loads(value) for name, value in read("SELECT * FROM study")}
         self.items: list[str] = [item for (item,) in read("SELECT item FROM items ORDER BY code")]
         self.item_of: list[int] = []
         self.contents: list[Content] = []
-        for item, *rest in read(
-            "SELECT item, prompt, text, markdown, image, media FROM contents ORDER BY code"
-        ):
+        for item, *rest in read("SELECT item, prompt, text, markdown, image, media FROM contents ORDER BY code"):
             self.item_of.append(item)
             self.contents.append(Content(self.items[item], *rest))
         self.gold: list[tuple[int, int]] = list(read("SELECT winner, loser FROM gold"))
@@ -172,8 +173,7 @@ class Store:
         for code, worker, digest, capacity, consented, withdrawn in read(
             "SELECT code, worker, token, capacity, consented, withdrawn FROM judges ORDER BY code"
         ):
-            self.judges[code] = Judge(code, worker, digest, capacity, consented is not None,
-                        withdrawn is not None)  # fmt: skip
+            self.judges[code] = Judge(code, worker, digest, capacity, consented is not None, withdrawn is not None)
         self.answers = 0
         for judge, *vote in read(
             "SELECT judge, id, left_content, right_content, answer, milliseconds, gold "
@@ -286,8 +286,7 @@ class Store:
     def withdraw(self, judge: Judge) -> Future[list[int]]:
         """Delete all answers of a judge."""
         stamp = "UPDATE judges SET withdrawn = CURRENT_TIMESTAMP WHERE code = ?"
-        return self.write(("DELETE FROM answers WHERE judge = ?", (judge.code,)),
-                          (stamp, (judge.code,)))  # fmt: skip
+        return self.write(("DELETE FROM answers WHERE judge = ?", (judge.code,)), (stamp, (judge.code,)))
 
 
 def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
@@ -307,14 +306,9 @@ def _require_study(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(100)
     if head[:16] != b"SQLite format 3\0" or head[68:72] != STUDY_MARK:
-        raise InputError(
-            "the file is not a study of crowdsift ask; give --study another name", source=str(path)
-        )
+        raise InputError("the file is not a study of crowdsift ask; give --study another name", source=str(path))
     if (version := int.from_bytes(head[60:64], "big")) > VERSION:
-        raise InputError(
-            f"a study of format {version}, made by a later version; upgrade crowdsift",
-            source=str(path),
-        )
+        raise InputError(f"a study of format {version}, made by a later version; upgrade crowdsift", source=str(path))
 
 
 def _lock_path(path: Path) -> str:

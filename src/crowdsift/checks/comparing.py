@@ -28,14 +28,13 @@ _MIN_ITEMS = 4  # shared, for an interval of a correlation
 class Comparison:
     """How the scores of two fits agree.
 
-    `correlation`: Pearson's correlation r of the scores of the shared items, with its interval
-    (Fisher's); `corrected`: r/√(R₁R₂), the correlation of the true scores, with the limits of r
-    divided likewise. Above 1 where the scores agree more than their errors would let them;
-    `reliability`: R of each fit: the share of the variance of its scores, over the shared items,
-    that is not error; `items`: a row for every shared item: its score in each fit in units of the
-    true standard deviation there, their difference with its standard error, z, and whether it
-    differs. It is 95 % sure that no item is named whose scores agree; `only_first`, `only_second`:
-    items that one fit has alone; `level`: that of the intervals.
+    `correlation`: Pearson's correlation r of the scores of the shared items, with its interval (Fisher's); `corrected`:
+    r/√(R₁R₂), the correlation of the true scores, with the limits of r divided likewise. Above 1 where the scores agree
+    more than their errors would let them; `reliability`: R of each fit: the share of the variance of its scores, over
+    the shared items, that is not error; `items`: a row for every shared item: its score in each fit in units of the
+    true standard deviation there, their difference with its standard error, z, and whether it differs. It is 95 % sure
+    that no item is named whose scores agree; `only_first`, `only_second`: items that one fit has alone; `level`: that
+    of the intervals.
     """
 
     correlation: tuple[float, float, float]
@@ -62,12 +61,14 @@ class Comparison:
             found |= dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
         one, two = self.reliability
         return {
-            **found, "reliability_first": one, "reliability_second": two,
+            **found,
+            "reliability_first": one,
+            "reliability_second": two,
             "differing_items": [str(item) for item in self.differing],
             "only_first": [str(item) for item in self.only_first],
             "only_second": [str(item) for item in self.only_second],
             "items": [{**row, "item": str(row["item"])} for row in self.items.records()],
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         """Return the result in sentences."""
@@ -78,8 +79,7 @@ class Comparison:
             return f"{r:.3f} ({level} interval {lower:.3f} to {upper:.3f})"
 
         alone = len(self.only_first), len(self.only_second)
-        more = (f"; {alone[0]} only in the first, {alone[1]} only in the second" if any(alone)
-                else "")  # fmt: skip
+        more = f"; {alone[0]} only in the first, {alone[1]} only in the second" if any(alone) else ""
         lines = [f"{self.items.height} items are in both fits{more}."]
         lines.append(f"Correlation of the scores: {figure(self.correlation)}.")
         shares = " and ".join(f"{share:.3f}" for share in self.reliability)
@@ -102,9 +102,9 @@ class Comparison:
 def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     """Compare the scores of two fits of the same items, such as two sessions or two panels.
 
-    Each fit has a unit of its own: scores are centred, per component of each fit, and divided by
-    their true standard deviation. Posterior means are first stretched by 1/R to undo the prior.
-    Errors of the two fits count as independent, so their votes should not overlap.
+    Each fit has a unit of its own: scores are centred, per component of each fit, and divided by their true standard
+    deviation. Posterior means are first stretched by 1/R to undo the prior. Errors of the two fits count as
+    independent, so their votes should not overlap.
 
     Parameters
     ----------
@@ -135,9 +135,11 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     part = np.unique(np.stack(group), axis=1, return_inverse=True)[1].reshape(-1)
     kept = np.flatnonzero(np.bincount(part, minlength=1)[part] > 1)  # not alone in its component
     if len(kept) < _MIN_ITEMS:
-        raise RequestError(f"the fits share {len(kept)} items that are compared with each other in "
-                           f"both; a comparison needs {_MIN_ITEMS}. Items must have the same "
-                           "labels in both")  # fmt: skip
+        raise RequestError(
+            f"the fits share {len(kept)} items that are compared with each other in "
+            f"both; a comparison needs {_MIN_ITEMS}. Items must have the same "
+            "labels in both"
+        )
     part, at = np.unique(part[kept], return_inverse=True)[1].reshape(-1), [row[kept] for row in at]
     units = [_units(fit, row, part) for fit, row in zip(fits, at, strict=True)]
     (x, x_error, one), (y, y_error, two) = units
@@ -154,14 +156,20 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     bound = half_width(1.0 - (1.0 - _SURE) / len(kept))
     labels = np.empty(len(kept), object)
     labels[:] = [fits[0].labels[row] for row in at[0]]
-    table = {"item": labels, "first": x, "second": y, "difference": difference, "se": error,
-             "z": z, "differs": np.abs(z) > bound}  # fmt: skip
+    table = {
+        "item": labels,
+        "first": x,
+        "second": y,
+        "difference": difference,
+        "se": error,
+        "z": z,
+        "differs": np.abs(z) > bound,
+    }
     only_first, only_second = (
         [label for label, key in zip(fit.labels, own, strict=True) if key not in other]
         for fit, own, other in zip(fits, keys, reversed(rows), strict=True)
     )
-    return Comparison(correlation, corrected, (one, two), Table(table), only_first, only_second,
-                      level)  # fmt: skip
+    return Comparison(correlation, corrected, (one, two), Table(table), only_first, only_second, level)
 
 
 def _loaded(fit: Any) -> Fit:
@@ -171,14 +179,11 @@ def _loaded(fit: Any) -> Fit:
 
     found = fit if isinstance(fit, Fit) else load(fit)
     if not np.isfinite(found.item_table["upper"]).any():
-        raise RequestError(f"the method {found.method} has no intervals, which a comparison needs; "
-                           "use bt or sift")  # fmt: skip
+        raise RequestError(f"the method {found.method} has no intervals, which a comparison needs; use bt or sift")
     return found
 
 
-def _units(
-    fit: Fit, row: NDArray[np.int64], part: NDArray[np.intp]
-) -> tuple[Vector, Vector, float]:
+def _units(fit: Fit, row: NDArray[np.int64], part: NDArray[np.intp]) -> tuple[Vector, Vector, float]:
     """Return scores and errors in units of the true standard deviation, and the reliability."""
     columns = {name: fit.item_table[name][row] for name in ("score", "lower", "upper")}
     found = separation_of(Table({**columns, "component": part}), fit.method, fit.level)

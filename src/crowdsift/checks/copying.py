@@ -1,26 +1,23 @@
 """Workers who answer alike beyond what the items explain, and those who only repeat themselves.
 
-Given scores and reliabilities the votes of two workers on the same pair of items are independent.
-With e = (y - p)/√(p(1-p)), the residual of a vote in units of its deviation, products e·e' of two
-votes on the same pair have the mean 0 and the variance 1. Where a vote is a copy of the other with
-probability c, the derivative of the log-likelihood in c at 0 is such a product, both being equally
-sure: their sum is the locally most powerful statistic, and answers that nobody expected count most.
-Its chance is found by a saddle point, since sums of few products are not normal. More than this,
-and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from
-one source. Votes of one worker on the same pair are compared in the same way: a judge that gives
-the same answer to the same question each time adds nothing by being asked again.
+Given scores and reliabilities the votes of two workers on the same pair of items are independent. With e = (y -
+p)/√(p(1-p)), the residual of a vote in units of its deviation, products e·e' of two votes on the same pair have the
+mean 0 and the variance 1. Where a vote is a copy of the other with probability c, the derivative of the log-likelihood
+in c at 0 is such a product, both being equally sure: their sum is the locally most powerful statistic, and answers that
+nobody expected count most. Its chance is found by a saddle point, since sums of few products are not normal. More than
+this, and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from one source.
+Votes of one worker on the same pair are compared in the same way: a judge that gives the same answer to the same
+question each time adds nothing by being asked again.
 
-A cell holds the votes of one worker on one pair of items. Everybody may judge a pair of items
-otherwise than its scores imply: then all who voted on it are alike, and nobody has copied. So every
-pair of items has an effect u ~ N(0, s²) on the logit, s² from all votes, which is estimated for two
-workers from the votes of the others.
+A cell holds the votes of one worker on one pair of items. Everybody may judge a pair of items otherwise than its scores
+imply: then all who voted on it are alike, and nobody has copied. So every pair of items has an effect u ~ N(0, s²) on
+the logit, s² from all votes, which is estimated for two workers from the votes of the others.
 
-Where two workers take answers from one source, a pair of items has an opinion o of which each of
-their votes is a copy with probability a, and else their own. Against independent workers the
-log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) - log(P(k) P'(l)) of k and l votes for the first item is the
-most powerful statistic there is, for that a; disagreement counts against it, and agreement on what
-nobody expected counts most. Under independence a worker may hold to an opinion of its own: with
-probability ρ all its votes on a pair are one. It is careful or not, as likely the one as the other:
+Where two workers take answers from one source, a pair of items has an opinion o of which each of their votes is a copy
+with probability a, and else their own. Against independent workers the log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) -
+log(P(k) P'(l)) of k and l votes for the first item is the most powerful statistic there is, for that a; disagreement
+counts against it, and agreement on what nobody expected counts most. Under independence a worker may hold to an opinion
+of its own: with probability ρ all its votes on a pair are one. It is careful or not, as likely the one as the other:
 without slips two workers agree on what is clear more often, with them on what nobody expects.
 """
 
@@ -72,11 +69,10 @@ _LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of 
 class Copying(NamedTuple):
     """Workers who copy each other or repeat themselves.
 
-    `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z,
-    the surest first; only those too alike to be chance; `repeats`: workers who voted on the same
-    items again: repeated (pairs of their own votes), agreement, expected, z, the surest first; only
-    those too alike to be chance; `groups`: workers who are linked by such pairs, and groups who are
-    too alike as a whole.
+    `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z, the surest first; only
+    those too alike to be chance; `repeats`: workers who voted on the same items again: repeated (pairs of their own
+    votes), agreement, expected, z, the surest first; only those too alike to be chance; `groups`: workers who are
+    linked by such pairs, and groups who are too alike as a whole.
     """
 
     pairs: Table
@@ -92,8 +88,10 @@ def copying(fit: Fit) -> Copying:
     if not votes.has_workers:
         raise RequestError("the votes have no workers who could copy each other")
     if not np.isfinite(fit.worker_table["reliability"].astype(np.float64)).any():
-        raise RequestError(f"{fit.method} estimates no reliabilities, so that good workers look "
-                           "like copies of each other; use the method sift")  # fmt: skip
+        raise RequestError(
+            f"{fit.method} estimates no reliabilities, so that good workers look "
+            "like copies of each other; use the method sift"
+        )
     cells = cells_of(votes, _probability(fit, votes))
     none = np.zeros(votes.n_workers)
     rho = _consistency(_within(cells, None), votes.n_workers)
@@ -123,10 +121,9 @@ def _probability(fit: Fit, votes: Comparisons) -> Vector:
 class _Pairs(NamedTuple):
     """Pairs of cells of two workers, or of one: how alike their votes are, and by chance.
 
-    `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree,
-    `product` the sum of the products of their residuals, of that `mean` and `variance`. `cells` are
-    the two cells, `p` their probabilities by what others think of the pair of items, which leave a
-    variance of `left` to its effect.
+    `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree, `product` the sum of the
+    products of their residuals, of that `mean` and `variance`. `cells` are the two cells, `p` their probabilities by
+    what others think of the pair of items, which leave a variance of `left` to its effect.
     """
 
     one: NDArray[np.int64]
@@ -149,8 +146,8 @@ def _repeated(cells: Cells, rho: Vector) -> Vector:
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
     """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores."""
-    # A worker has an opinion of its own of every pair of items. The mean product of its residuals,
-    # in [0, 1]; that of the median worker counts as 20 more pairs of votes.
+    # A worker has an opinion of its own of every pair of items. The mean product of its residuals, in [0, 1]; that of
+    # the median worker counts as 20 more pairs of votes.
     product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))
     voted = size > 0.0
     usual = float(np.median(product[voted] / size[voted])) if voted.any() else 0.0
@@ -159,8 +156,8 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
 
 def _often(cells: Cells) -> tuple[Codes, Codes]:
     """Return pairs of cells on the same items, of workers who may share `_FEWEST` votes."""
-    # In a large crowd most pairs of workers share one vote. They are left out by sums over hash
-    # codes of pairs of workers: a sum is at least what any pair with that code shares.
+    # In a large crowd most pairs of workers share one vote. They are left out by sums over hash codes of pairs of
+    # workers: a sum is at least what any pair with that code shares.
     i, j = _pairs_within(cells.unit)
     code = (cells.worker[i] * _HASH + cells.worker[j]) % (2 * len(i) + 1)
     shared = np.bincount(code, cells.votes[i] * cells.votes[j])
@@ -170,10 +167,9 @@ def _often(cells: Cells) -> tuple[Codes, Codes]:
 
 def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) -> _Pairs:
     """Describe pairs of cells i and j of two workers on the same items."""
-    # With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum
-    # of n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent
-    # ones. An effect of variance v shared by both workers gives a product the mean
-    # v√(p(1-p)p'(1-p')).
+    # With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of n residuals has
+    # the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones. An effect of variance v shared by
+    # both workers gives a product the mean v√(p(1-p)p'(1-p')).
     n, m = cells.votes[i], cells.votes[j]
     a, b = (cells.wins[at] - 0.5 * cells.votes[at] for at in (i, j))
     (p, q), left = effects.without(i, j)
@@ -183,19 +179,25 @@ def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) ->
     product = residuals(cells.wins[i], n, slow) * residuals(cells.wins[j], m, other)
     one, two = cells.worker[i], cells.worker[j]
     return _Pairs(
-        np.minimum(one, two), np.maximum(one, two), n * m, 0.5 * n * m + 2.0 * a * b,
-        0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5), product / (repeated[i] * repeated[j]),
-        alone * left * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)), alone, (i, j), (p, q),
+        np.minimum(one, two),
+        np.maximum(one, two),
+        n * m,
+        0.5 * n * m + 2.0 * a * b,
+        0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5),
+        product / (repeated[i] * repeated[j]),
+        alone * left * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)),
+        alone,
+        (i, j),
+        (p, q),
         left,
-    )  # fmt: skip
+    )
 
 
 def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> Vector:
     """Return z of identical answers of tested pairs of workers, by no others; 0 if by chance."""
     i, j = pairs.cells
     same = (cells.votes[i] == cells.votes[j]) & (cells.wins[i] == cells.wins[j])
-    at = np.searchsorted(wanted := tested.one * n_workers + tested.two,
-                         key := pairs.one * n_workers + pairs.two)  # fmt: skip
+    at = np.searchsorted(wanted := tested.one * n_workers + tested.two, key := pairs.one * n_workers + pairs.two)
     at = np.where(np.append(wanted, -1)[at] == key, at, len(wanted))
     equal, total = (np.bincount(at, x, len(wanted) + 1)[:-1] for x in (same, np.ones(len(at))))
     near = np.flatnonzero(equal >= np.maximum(_IDENTICAL * total, _FEWEST))
@@ -210,8 +212,8 @@ def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> 
 
 def _within(cells: Cells, effects: Effects | None) -> _Pairs:
     """Describe pairs of votes of one worker on the same items."""
-    # Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
-    # are half of the squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
+    # Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs are half of the
+    # squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
     several = np.flatnonzero(cells.votes > 1.0)
     n, p, worker = cells.votes[several], cells.p[several], cells.worker[several]
     wins, left = cells.wins[several], np.zeros(len(several))
@@ -221,9 +223,18 @@ def _within(cells: Cells, effects: Effects | None) -> _Pairs:
     a, c, s = wins - 0.5 * n, n * (p - 0.5), n * p * (1.0 - p)
     rest, pairs = 0.25 * n**2 - 0.5 * n, 0.5 * n * (n - 1.0)
     return _Pairs(
-        worker, worker, pairs, a**2 + rest, s + c**2 + rest, _own_products(wins, n, p),
-        pairs * left * p * (1.0 - p), pairs, (several, several), (p, p), left,
-    )  # fmt: skip
+        worker,
+        worker,
+        pairs,
+        a**2 + rest,
+        s + c**2 + rest,
+        _own_products(wins, n, p),
+        pairs * left * p * (1.0 - p),
+        pairs,
+        (several, several),
+        (p, p),
+        left,
+    )
 
 
 def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
@@ -236,8 +247,9 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff([*starts, len(unit)])
     if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
-        raise RequestError("too many workers voted on the same pairs of items to compare them two "
-                           "by two; ask for a part of the votes")  # fmt: skip
+        raise RequestError(
+            "too many workers voted on the same pairs of items to compare them two by two; ask for a part of the votes"
+        )
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for size in np.unique(sizes[sizes > 1]).tolist():
         i, j = np.triu_indices(size, 1)
@@ -247,12 +259,10 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
     return np.concatenate(first), np.concatenate(second)
 
 
-def _by_others(
-    cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]
-) -> Alike:
+def _by_others(cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]) -> Alike:
     """Return how much alike a group is, given the votes of workers outside it."""
-    # Where some copy each other, the others of the group are no witnesses. A stranger who agrees
-    # with one copy agrees with all: so every member is compared with the rest as with one.
+    # Where some copy each other, the others of the group are no witnesses. A stranger who agrees with one copy agrees
+    # with all: so every member is compared with the rest as with one.
     outside = ~np.isin(cells.worker, group)
     effects = Effects(cells, _repeated(cells, rho), outside)
     inside = np.isin(shared.one, group) & np.isin(shared.two, group)
@@ -263,8 +273,7 @@ def _by_others(
     inner = np.flatnonzero(~outside)
     (p[inner],), _ = effects.without(inner)
     mine = [inner[cells.worker[inner] == member] for member in group.tolist()]
-    own = [ratio_with_group(cells, at, np.setdiff1d(inner, at), p, rho) / tested.wide
-           for at in mine]  # fmt: skip
+    own = [ratio_with_group(cells, at, np.setdiff1d(inner, at), p, rho) / tested.wide for at in mine]
     return Alike(whole, np.array(own))
 
 
@@ -295,14 +304,12 @@ class _Tested(NamedTuple):
 
 
 def _tested(
-    pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector,
-    known: tuple[float, float] | None = None,
-) -> _Tested:  # fmt: skip
+    pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector, known: tuple[float, float] | None = None
+) -> _Tested:
     """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd."""
-    # What all pairs of workers have in common beyond the scores, such as pairs of items that are
-    # easier than these say, is taken away: the median of their mean products, where it is above 0,
-    # and a spread of their sums beyond that of chance, where they are enough to know it (or as
-    # `known`).
+    # What all pairs of workers have in common beyond the scores, such as pairs of items that are easier than these say,
+    # is taken away: the median of their mean products, where it is above 0, and a spread of their sums beyond that of
+    # chance, where they are enough to know it (or as `known`).
     key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
     above = pairs.product - pairs.mean
@@ -326,8 +333,7 @@ def _tested(
     z[far] = _chances(cells, pairs, runs, rho, common, excess[far], z[far])
     one, two = key[enough] // n_workers, key[enough] % n_workers
     total = shared[enough].astype(np.float64)
-    return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide,
-                   common, wide)  # fmt: skip
+    return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide, common, wide)
 
 
 def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
@@ -335,11 +341,16 @@ def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
     bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
     chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
-    return Table({
-        "worker": workers[found.one[chosen]], "other": workers[found.two[chosen]],
-        "shared": found.shared[chosen], "agreement": found.agreement[chosen],
-        "expected": found.expected[chosen], "z": found.z[chosen],
-    })  # fmt: skip
+    return Table(
+        {
+            "worker": workers[found.one[chosen]],
+            "other": workers[found.two[chosen]],
+            "shared": found.shared[chosen],
+            "agreement": found.agreement[chosen],
+            "expected": found.expected[chosen],
+            "z": found.z[chosen],
+        }
+    )
 
 
 def _spread(z: Vector) -> float:
@@ -350,13 +361,11 @@ def _spread(z: Vector) -> float:
 
 
 def _chances(
-    cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector,
-    z: Vector,
-) -> Vector:  # fmt: skip
+    cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector, z: Vector
+) -> Vector:
     """Return the z of workers' own products, or of the log ratios of two workers, by chance."""
-    # `runs`: the rows of `pairs` of every worker, or of every two workers; `excess`, `z`: their
-    # sums of products above the mean, and the z of these if they were normal, which is the answer
-    # where outcomes are too many.
+    # `runs`: the rows of `pairs` of every worker, or of every two workers; `excess`, `z`: their sums of products above
+    # the mean, and the z of these if they were normal, which is the answer where outcomes are too many.
     result = z.copy()
     same = bool((pairs.cells[0] == pairs.cells[1]).all())
     outcomes_of = np.round(cells.votes[np.stack(pairs.cells)]).astype(np.int64) + 1
@@ -394,9 +403,7 @@ def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list
         yield batch
 
 
-def _own_outcomes(
-    cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector
-) -> tuple[Vector, Vector]:
+def _own_outcomes(cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector) -> tuple[Vector, Vector]:
     """Return values and chances of the products of a worker's votes on every pair of items."""
     chance = outcomes(cells, at, p, rho).alone
     k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[at])[:, None])
@@ -419,9 +426,9 @@ def alike_as_a_whole(
     one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
 ) -> list[list[int]]:
     """Return groups of three or more workers who together are too much alike to be chance."""
-    # Under independence the sums of different pairs are uncorrelated, also where they have a worker
-    # in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size. Groups
-    # that come near it are looked at again by what those outside imply (`by_others`).
+    # Under independence the sums of different pairs are uncorrelated, also where they have a worker in common:
+    # Σz/√pairs is about normal, and the chance is shared by all groups of a size. Groups that come near it are looked
+    # at again by what those outside imply (`by_others`).
     if not len(alike):
         return []
     order = np.argsort(-alike, kind="stable")[:_LINKS]
@@ -441,8 +448,10 @@ def alike_as_a_whole(
     while seeds:
         grown = [_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]]
         near = {tuple(sorted(each)): margin for margin, each in grown if margin > -_NEAR}
-        looked = [(by_others(names[list(each)]).whole - bounds[len(each)], list(each))
-                  for each in sorted(near, key=lambda each: -near[each])[:_LOOKS]]  # fmt: skip
+        looked = [
+            (by_others(names[list(each)]).whole - bounds[len(each)], list(each))
+            for each in sorted(near, key=lambda each: -near[each])[:_LOOKS]
+        ]
         margin, best = max(looked, default=(0.0, []))
         if margin <= 0.0:
             break
@@ -452,9 +461,7 @@ def alike_as_a_whole(
     return groups
 
 
-def _grown(
-    z: Vector, known: Vector, members: list[int], bounds: dict[int, float]
-) -> tuple[float, list[int]]:
+def _grown(z: Vector, known: Vector, members: list[int], bounds: dict[int, float]) -> tuple[float, list[int]]:
     """Return how far the best group grown from two workers is beyond its bound, and the group."""
     best: tuple[float, list[int]] = (-np.inf, [])
     while len(members) + 1 in bounds and len(members) < len(z):
@@ -478,9 +485,7 @@ def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[i
     return []
 
 
-def linked(
-    pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]
-) -> tuple[tuple[Any, ...], ...]:
+def linked(pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]) -> tuple[tuple[Any, ...], ...]:
     """Return the workers linked by pairs or groups, the largest group first."""
     leader: dict[Any, Any] = {}
 
@@ -530,8 +535,7 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
     pair = pair_codes(first, second, votes.n_items)[1]
     key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
     cell = cell.reshape(-1)
-    count, wins, total = (np.bincount(cell, v, len(key)).astype(np.float64)
-                          for v in (weight, weight * y, weight * q))  # fmt: skip
+    count, wins, total = (np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q))
     p = total / np.maximum(count, 1e-300)
     scale = np.minimum(MAX_VOTES / np.maximum(count, 1e-300), 1.0)
     unit, who = key // votes.n_workers, key % votes.n_workers
@@ -551,24 +555,22 @@ def residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
 class Effects:
     """Effects of pairs of items, by the votes of all but one or two workers.
 
-    With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance
-    s²/(1 + s²I), one step of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
+    With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance s²/(1 + s²I), one step
+    of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
 
-    `repeated`: what the votes of a cell count as one of, for workers who hold to an opinion of
-    their own.
-    `variance`: s².
+    `repeated`: what the votes of a cell count as one of, for workers who hold to an opinion of their own. `variance`:
+    s².
     """
 
-    def __init__(
-        self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None
-    ) -> None:
+    def __init__(self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None) -> None:
         self._cells = cells
         share = 1.0 / repeated if outside is None else np.where(outside, 1.0 / repeated, 0.0)
         p = careful(cells.p)
         self._residual = share * (cells.wins - cells.votes * p)
         self._weight = share * cells.votes * p * (1.0 - p)
-        self._residual_sum, self._weight_sum = (np.bincount(cells.unit, each)
-            for each in (self._residual, self._weight))  # fmt: skip
+        self._residual_sum, self._weight_sum = (
+            np.bincount(cells.unit, each) for each in (self._residual, self._weight)
+        )
         excess = float((self._residual_sum**2 - self._weight_sum).sum())
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
@@ -592,9 +594,8 @@ class Effects:
 class Outcomes(NamedTuple):
     """Of every cell and 0 to n votes for the first item: chances and log chances given o.
 
-    `alone` are those of a worker who copies nobody, `first` and `second` of one whose source
-    prefers the first item, or the second; 0 beyond the n votes of a cell. `seen` is how many votes
-    for the first item there are.
+    `alone` are those of a worker who copies nobody, `first` and `second` of one whose source prefers the first item, or
+    the second; 0 beyond the n votes of a cell. `seen` is how many votes for the first item there are.
     """
 
     alone: Vector
@@ -623,14 +624,19 @@ def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> O
 
 
 def ratio_z(
-    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
-    left: Vector, rho: Vector, common: float, member: NDArray[np.int64],
-) -> Vector:  # fmt: skip
+    cells: Cells,
+    at: tuple[NDArray[np.int64], NDArray[np.int64]],
+    p: tuple[Vector, Vector],
+    left: Vector,
+    rho: Vector,
+    common: float,
+    member: NDArray[np.int64],
+) -> Vector:
     """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
-    `cells`, `at`: the votes, and the cells of two workers, row by row of one pair of items; `p`,
-    `left`: their probabilities, and the variance of what others leave open of the pair's effect;
-    `common`: the share of answers that any two workers of the crowd have from one source.
+    `cells`, `at`: the votes, and the cells of two workers, row by row of one pair of items; `p`, `left`: their
+    probabilities, and the variance of what others leave open of the pair's effect; `common`: the share of answers that
+    any two workers of the crowd have from one source.
     """
     slow = careful(p[0]), careful(p[1])
     one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))
@@ -648,9 +654,8 @@ def ratio_z(
 
 
 def _by_chance(
-    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
-    left: Vector, rho: Vector,
-) -> Vector:  # fmt: skip
+    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector], left: Vector, rho: Vector
+) -> Vector:
     """Return chances of all outcomes of two cells, over two points of the effect of their pair."""
     tables: list[Vector] = []
     for step in (np.sqrt(left), -np.sqrt(left)) if left.any() else (np.zeros(1),):
@@ -661,14 +666,11 @@ def _by_chance(
     return np.asarray(chance / chance.sum(axis=(1, 2), keepdims=True))
 
 
-def ratio_with_group(
-    cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector
-) -> float:
+def ratio_with_group(cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector) -> float:
     """Return the z of one worker's log ratios given the answers of a group on shared pairs."""
-    # The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given
-    # these the worker's own votes are as if alone, whoever of the group is alike. `cells`, `mine`,
-    # `others`: the votes, the worker's cells, one a pair of items, and those of the others in the
-    # group.
+    # The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given these the worker's
+    # own votes are as if alone, whoever of the group is alike. `cells`, `mine`, `others`: the votes, the worker's
+    # cells, one a pair of items, and those of the others in the group.
     odds = np.zeros(int(cells.unit.max()) + 1)
     met = np.zeros(len(odds), bool)
     if not len(others):
@@ -698,11 +700,11 @@ def _outer(one: Vector, two: Vector) -> Vector:
 
 def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
     """Return the z of identical answers of two workers."""
-    # The chance of identical answers is bounded from above, whatever effects pairs of items have:
-    # in a cell with one answer only, by an answer that agrees as if its residual had a correlation
-    # of `_EXPLAINED` with the other; in a cell with both answers, by the effect that makes this
-    # count most likely. So no other worker is needed to explain the pair of items. `cells`, `one`,
-    # `two`: the votes, and the cells of the two workers, row by row of one pair of items.
+    # The chance of identical answers is bounded from above, whatever effects pairs of items have: in a cell with one
+    # answer only, by an answer that agrees as if its residual had a correlation of `_EXPLAINED` with the other; in a
+    # cell with both answers, by the effect that makes this count most likely. So no other worker is needed to explain
+    # the pair of items. `cells`, `one`, `two`: the votes, and the cells of the two workers, row by row of one pair of
+    # items.
     n, k = cells.votes[one], cells.wins[one]
     same = (n == cells.votes[two]) & (k == cells.wins[two])
     answer = np.minimum(*(np.where(k > 0.0, p[at], 1.0 - p[at]) for at in (one, two)))

@@ -1,8 +1,8 @@
 """Votes that depend on each other, by prompt, task or session, and drift of reliability in time.
 
-Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the objective and s_g the
-sum of the gradients of the votes of group g the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹,
-whatever the dependence within groups is.
+Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the objective and s_g the sum of the
+gradients of the votes of group g the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹, whatever the dependence within
+groups is.
 """
 
 from __future__ import annotations
@@ -77,20 +77,21 @@ def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
 
 def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
     """Return the fields of a fit whose intervals take votes of one group as dependent."""
-    # In methods with workers the curvature is that with their slopes held fixed, and the method's
-    # own intervals become wider by what the sandwich is wider than this curvature says.
+    # In methods with workers the curvature is that with their slopes held fixed, and the method's own intervals become
+    # wider by what the sandwich is wider than this curvature says.
     votes, posterior = fit.votes, fit.posterior
     if votes is None or posterior is None or posterior.sd is None:
         raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
     if votes.n_items > MOST_ITEMS:
-        raise RequestError(f"{votes.n_items:,} items are too many for dependent votes, at most "
-                           f"{MOST_ITEMS:,}")  # fmt: skip
+        raise RequestError(f"{votes.n_items:,} items are too many for dependent votes, at most {MOST_ITEMS:,}")
     if rows.group is None:
         raise RequestError("no column says which votes depend on each other")
     groups = len(np.unique(rows.group))
     if groups < MIN_GROUPS:
-        raise RequestError(f"the votes are of {groups} groups by {rows.grouped_by}; at least "
-                           f"{MIN_GROUPS} are needed to see how groups differ")  # fmt: skip
+        raise RequestError(
+            f"the votes are of {groups} groups by {rows.grouped_by}; at least "
+            f"{MIN_GROUPS} are needed to see how groups differ"
+        )
     standing = ScoreModel.of(fit, votes)
     slope = worker_slopes(fit, votes)[rows.worker]
     model = ScoreModel(rows.first, rows.second, rows.outcome, slope, votes.n_items, standing.prior)
@@ -109,17 +110,19 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
         "item_table": _table(fit, row, covariance, sd),
         "posterior": replace(posterior, covariances=covariance, sd=sd),
         "summary": {
-            **fit.summary, "dependent_by": rows.grouped_by, "dependent_groups": groups,
+            **fit.summary,
+            "dependent_by": rows.grouped_by,
+            "dependent_groups": groups,
             "design_effect": effect,
         },
-    }  # fmt: skip
+    }
 
 
 def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
     """Represent a covariance about the means of components by the pairs of its precision."""
-    # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a
-    # Laplacian, of weights that may be negative. Of fewer groups than items it has no inverse, and
-    # what is below a millionth of the largest variance is set to that.
+    # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a Laplacian, of weights
+    # that may be negative. Of fewer groups than items it has no inverse, and what is below a millionth of the largest
+    # variance is set to that.
     low: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     high, weight = list(low), [np.empty(0)]
     for each in np.unique(component):
@@ -146,9 +149,7 @@ def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
     return np.asarray(np.where(same, centre @ matrix @ centre.T, 0.0))
 
 
-def _table(
-    fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None
-) -> Table:
+def _table(fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None) -> Table:
     """Return the table of items with the limits that follow from the covariance."""
     old, order = fit.item_table, np.argsort(row, kind="stable")
     score = old["score"].astype(np.float64)[row]
@@ -159,12 +160,13 @@ def _table(
     seed = int(fit.summary.get("seed") or 0)
     found = rank_limits(score, deviation, covariance.blocks, component, seed, fit.level)
     columns = {
-        "lower": np.where(counted, lower, np.nan), "upper": np.where(counted, upper, np.nan),
+        "lower": np.where(counted, lower, np.nan),
+        "upper": np.where(counted, upper, np.nan),
         **{
             name: whole(np.where(counted, limit.astype(np.float64), np.nan))
             for name, limit in zip(("rank_lower", "rank_upper"), found, strict=True)
         },
-    }  # fmt: skip
+    }
     return Table({**old, **{name: column[order] for name, column in columns.items()}})
 
 
@@ -175,9 +177,9 @@ _FEWEST = 10  # decided votes of a worker
 class Drift(NamedTuple):
     """Change of reliability from the first votes to the last.
 
-    `crowd_change`, `crowd_z`: relative change of everybody's slope, and its standard score;
-    `workers`: worker, early and late (logits a unit of score in the first and the second half of
-    the time), z, and drifts: whether z is too large to be chance for any worker.
+    `crowd_change`, `crowd_z`: relative change of everybody's slope, and its standard score; `workers`: worker, early
+    and late (logits a unit of score in the first and the second half of the time), z, and drifts: whether z is too
+    large to be chance for any worker.
     """
 
     crowd_change: float
@@ -199,10 +201,9 @@ class Drift(NamedTuple):
 
 def drift(fit: Fit, rows: VoteRows) -> Drift:
     """Test whether slopes change with time, by efficient scores."""
-    # With τ from -1 (the first vote) to 1 (the last one) in the order of time, a worker votes with
-    # probability σ((b + δτ)d). Without drift U = Σ(y-p)τd has mean 0 and, b being estimated too,
-    # the variance ΣWτ²d² - (ΣWτd²)²/ΣWd², W = p(1-p); δ is U over this. For the crowd bτd stands
-    # for τd.
+    # With τ from -1 (the first vote) to 1 (the last one) in the order of time, a worker votes with probability σ((b +
+    # δτ)d). Without drift U = Σ(y-p)τd has mean 0 and, b being estimated too, the variance ΣWτ²d² - (ΣWτd²)²/ΣWd², W =
+    # p(1-p); δ is U over this. For the crowd bτd stands for τd.
     votes = fit.votes
     if votes is None or rows.time is None:
         raise RequestError("drift needs the votes and a column of times")
@@ -228,21 +229,23 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
     shift, total = _efficient(everybody, 1, residual * weight, information, own, tau)
     shown = votes.n_workers if votes.has_workers else 0
     return Drift(
-        float(shift[0]) * 2.0, float(shift[0] * np.sqrt(max(total[0], 0.0))),
-        Table({
-            "worker": votes.workers[:shown],
-            "early": np.where(enough, slopes - 0.5 * change, np.nan)[:shown],
-            "late": np.where(enough, slopes + 0.5 * change, np.nan)[:shown],
-            "z": np.where(enough, z, np.nan)[:shown],
-            "drifts": (enough & (np.abs(z) > bound))[:shown],
-        }),
-    )  # fmt: skip
+        float(shift[0]) * 2.0,
+        float(shift[0] * np.sqrt(max(total[0], 0.0))),
+        Table(
+            {
+                "worker": votes.workers[:shown],
+                "early": np.where(enough, slopes - 0.5 * change, np.nan)[:shown],
+                "late": np.where(enough, slopes + 0.5 * change, np.nan)[:shown],
+                "z": np.where(enough, z, np.nan)[:shown],
+                "drifts": (enough & (np.abs(z) > bound))[:shown],
+            }
+        ),
+    )
 
 
 def _efficient(
-    unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector,
-    tau: Vector,
-) -> tuple[Vector, Vector]:  # fmt: skip
+    unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
+) -> tuple[Vector, Vector]:
     """δ and its information in every unit, the slope being unknown, too."""
 
     def total(values: Vector) -> Vector:

@@ -1,8 +1,8 @@
 """What single votes, and whole workers, do to the difference of two scores.
 
-The scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the
-workers held fixed: `bt` is just this, other methods are close to it. Removing a vote moves them by
-a Newton step that one solve with the Hessian gives for all votes at once.
+The scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed:
+`bt` is just this, other methods are close to it. Removing a vote moves them by a Newton step that one solve with the
+Hessian gives for all votes at once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
 class ScoreModel:
     """Votes with slopes, one row each, and the precision of the prior on scores.
 
-    `first`, `second`, `outcome`, `slope`: one entry per row of votes; `n_items`: how many items
-    there are; `prior`: λ.
+    `first`, `second`, `outcome`, `slope`: one entry per row of votes; `n_items`: how many items there are; `prior`: λ.
     """
 
     first: NDArray[np.int64]
@@ -61,10 +60,13 @@ class ScoreModel:
         if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled
             prior = float(fit.population.get("scale", 1.0)) ** 2
         return ScoreModel(
-            votes.first.astype(np.int64), votes.second.astype(np.int64),
+            votes.first.astype(np.int64),
+            votes.second.astype(np.int64),
             votes.outcome.astype(np.float64),
-            worker_slopes(fit, votes)[votes.worker_codes().astype(np.int64)], votes.n_items, prior,
-        )  # fmt: skip
+            worker_slopes(fit, votes)[votes.worker_codes().astype(np.int64)],
+            votes.n_items,
+            prior,
+        )
 
     def scores(self, weight: Vector, start: Vector) -> Vector:
         """Return the maximum for these weights, by Newton's method; long steps are halved."""
@@ -80,33 +82,24 @@ class ScoreModel:
                 break
         return scores
 
-    def without(
-        self, scores: Vector, weight: Vector, rows: NDArray[np.int64], hessian: Vector
-    ) -> Vector:
+    def without(self, scores: Vector, weight: Vector, rows: NDArray[np.int64], hessian: Vector) -> Vector:
         """Return the scores after one Newton step without these rows; `hessian` is that of all."""
-        part = ScoreModel(
-            self.first[rows], self.second[rows], self.outcome[rows], self.slope[rows],
-            self.n_items, 0.0,
-        )  # fmt: skip
+        part = ScoreModel(self.first[rows], self.second[rows], self.outcome[rows], self.slope[rows], self.n_items, 0.0)
         gradient, curvature = part.derivatives(scores, weight[rows])
         return np.asarray(scores - np.linalg.solve(hessian - curvature, gradient))
 
-    def effects(
-        self, scores: Vector, weight: Vector, above: int, below: int
-    ) -> tuple[Vector, Vector, Vector]:
+    def effects(self, scores: Vector, weight: Vector, above: int, below: int) -> tuple[Vector, Vector, Vector]:
         """Return the change of r_above - r_below without each vote, also linearly, and H."""
-        # With x = e_first - e_second, g = β(y - p) and the leverage h = β²p(1-p) xᵀH⁻¹x the Newton
-        # step without the vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result,
-        # the same without leverage, adds up over votes that go together. The third is H.
+        # With x = e_first - e_second, g = β(y - p) and the leverage h = β²p(1-p) xᵀH⁻¹x the Newton step without the
+        # vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result, the same without leverage, adds up over
+        # votes that go together. The third is H.
         _, hessian = self.derivatives(scores, weight)
         inverse = np.linalg.inv(hessian)
         direction = inverse[above] - inverse[below]
         p = sigmoid(self.slope * (scores[self.first] - scores[self.second]))
         plain = -self.slope * (self.outcome - p) * (direction[self.first] - direction[self.second])
         spread = (
-            inverse[self.first, self.first]
-            + inverse[self.second, self.second]
-            - 2.0 * inverse[self.first, self.second]
+            inverse[self.first, self.first] + inverse[self.second, self.second] - 2.0 * inverse[self.first, self.second]
         )
         leverage = np.minimum(self.slope**2 * p * (1.0 - p) * spread, 0.95)
         return plain / (1.0 - leverage), plain, hessian
@@ -142,9 +135,7 @@ class ScoreModel:
         k, one, two = self.n_items, self.first, self.second
         p = sigmoid(self.slope * (scores[one] - scores[two]))
         residual = weight * self.slope * (self.outcome - p)
-        gradient = (
-            np.bincount(one, residual, k) - np.bincount(two, residual, k) - self.prior * scores
-        )
+        gradient = np.bincount(one, residual, k) - np.bincount(two, residual, k) - self.prior * scores
         curvature = weight * self.slope**2 * p * (1.0 - p)
         pairs = np.bincount(one * k + two, curvature, k * k).reshape(k, k)
         hessian: Vector = -(pairs + pairs.T).astype(np.float64)

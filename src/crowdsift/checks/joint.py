@@ -1,7 +1,7 @@
 """Statements about all items at once, from the joint posterior of their scores.
 
-Intervals that hold one by one with 90 % hold all together far more rarely: of ten independent ones
-in a third of the cases. Here the level is that of the whole statement.
+Intervals that hold one by one with 90 % hold all together far more rarely: of ten independent ones in a third of the
+cases. Here the level is that of the whole statement.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _PLACES = 4_001  # distances at which a steep probability is computed, interpola
 class JointErrors(NamedTuple):
     """Draws of the errors of scores about the mean of their component, one row per draw.
 
-    `sd` is that of every score, `variance` that of every difference, None where items are many and
-    errors count as independent.
+    `sd` is that of every score, `variance` that of every difference, None where items are many and errors count as
+    independent.
     """
 
     draws: NDArray[np.float32]
@@ -76,11 +76,19 @@ def joint_table(fit: Fit, level: float | None = None, top: int = 3) -> Table:
         apart[rows] = _apart(score, errors, level)
     shown = {name: columns[name] for name in ("lower", "upper")}
     labels = {name: table[name] for name in (*fit.context_columns, "item")}
-    return Table({
-        **labels, "rank": table["rank"], "score": fit.shown_items["score"], **moved(fit, shown),
-        "p_best": columns["best"], f"p_top_{top}": columns["top"], "shares_first": first,
-        "above_next": apart, "component": table["component"],
-    })  # fmt: skip
+    return Table(
+        {
+            **labels,
+            "rank": table["rank"],
+            "score": fit.shown_items["score"],
+            **moved(fit, shown),
+            "p_best": columns["best"],
+            f"p_top_{top}": columns["top"],
+            "shares_first": first,
+            "above_next": apart,
+            "component": table["component"],
+        }
+    )
 
 
 def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:
@@ -100,8 +108,10 @@ def win_matrix(fit: Fit) -> Vector:
     """Return P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
     table = fit.item_table
     if table.height > _MATRIX:
-        raise RequestError(f"a matrix of {table.height:,} items is too large (at most "
-                           f"{_MATRIX:,}); ask `predict` for the pairs of interest")  # fmt: skip
+        raise RequestError(
+            f"a matrix of {table.height:,} items is too large (at most "
+            f"{_MATRIX:,}); ask `predict` for the pairs of interest"
+        )
     score, component = table["score"].astype(np.float64), table["component"]
     difference = score[:, None] - score[None, :]
     if dimensions_of(fit) is None:
@@ -119,8 +129,8 @@ def win_matrix(fit: Fit) -> Vector:
 
 def _of_distances(fit: Fit, at: Vector) -> Vector:
     """Return P(first over second) by a worker of the crowd for sorted distances of scores."""
-    # The mean over the crowd is a smooth function of the distance, and expensive in a large crowd:
-    # for many distances it is interpolated by Chebyshev polynomials if their coefficients decay.
+    # The mean over the crowd is a smooth function of the distance, and expensive in a large crowd: for many distances
+    # it is interpolated by Chebyshev polynomials if their coefficients decay.
     from numpy.polynomial import Chebyshev
 
     for degree in (16, 64, 256):
@@ -147,8 +157,8 @@ def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
 
 def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
     """Draw errors from the joint posterior of a component."""
-    # With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the
-    # mean. It has no inverse; 11ᵀ is added, and taken out of the draws by their mean.
+    # With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the mean. It has no
+    # inverse; 11ᵀ is added, and taken out of the draws by their mean.
     k = len(rows)
     rng = np.random.Generator(np.random.PCG64(int(fit.summary.get("seed") or 0)))
     count = int(np.clip(_NUMBERS // k**2, _FEWEST, _MOST)) // 2
@@ -191,9 +201,9 @@ def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vecto
 
 def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
     """Return the items that no other is clearly above: the best is among them at the level."""
-    # Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with
-    # c_i the quantile of the largest such ratio if i were equal to all others in truth. So the item
-    # that is truly the best leaves in at most 1 - level of the cases.
+    # Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with c_i the quantile of
+    # the largest such ratio if i were equal to all others in truth. So the item that is truly the best leaves in at
+    # most 1 - level of the cases.
     k = len(score)
     shares = np.zeros(k, bool)
     # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
@@ -219,8 +229,8 @@ def _bonferroni(level: float, count: int) -> float:
 
 def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
     """Return whether each item is above the next, all statements together at the level."""
-    # By the largest of all differences in standard deviations (Tukey), since it is the votes that
-    # choose who the neighbours are.
+    # By the largest of all differences in standard deviations (Tukey), since it is the votes that choose who the
+    # neighbours are.
     k = len(score)
     above = np.zeros(k, bool)
     sd = np.array([errors.difference_sd(item)[item + 1] for item in range(k - 1)])

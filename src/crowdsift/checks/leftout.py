@@ -32,11 +32,10 @@ _SMALL = 32  # items of components whose taus are taken together
 class Calibration:
     """How well a fit on four fifths of the votes predicted the rest.
 
-    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the
-    favourite: the mean of it, the share of votes that did, and their number. A tie is half a vote
-    for each item. Empty bins are left out; `log_loss`: mean of -log of the probability given to
-    what was voted; a coin has 0.693; `accuracy`: share of the left-out votes that went to the
-    favourite.
+    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the favourite: the mean
+    of it, the share of votes that did, and their number. A tie is half a vote for each item. Empty bins are left out;
+    `log_loss`: mean of -log of the probability given to what was voted; a coin has 0.693; `accuracy`: share of the
+    left-out votes that went to the favourite.
     """
 
     predicted: NDArray[np.float64]
@@ -48,8 +47,7 @@ class Calibration:
     @property
     def gap(self) -> float:
         """Mean distance of predicted and observed shares, beyond what chance makes of it."""
-        # A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every
-        # probability is right.
+        # A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every probability is right.
         chance = np.sqrt(2.0 * self.predicted * (1.0 - self.predicted) / (np.pi * self.votes))
         beyond = np.abs(self.observed - self.predicted) - chance
         return max(float((self.votes * beyond).sum() / self.votes.sum()), 0.0)
@@ -59,10 +57,10 @@ class Calibration:
 class Without:
     """The ranking without the flagged workers, by item code.
 
-    `rank`: within components of the remaining votes; 0 for items that lose all their votes;
-    `before`: the ranks of the whole fit; `tau`: Kendall's tau of the two sets of scores, over items
-    that keep votes; the mean over components, weighted by their pairs of items; `lost`: how many
-    items lose all votes; `components`: into how many groups the remaining items fall.
+    `rank`: within components of the remaining votes; 0 for items that lose all their votes; `before`: the ranks of the
+    whole fit; `tau`: Kendall's tau of the two sets of scores, over items that keep votes; the mean over components,
+    weighted by their pairs of items; `lost`: how many items lose all votes; `components`: into how many groups the
+    remaining items fall.
     """
 
     rank: NDArray[np.int64]
@@ -93,28 +91,29 @@ def calibrate(
     follows = np.where(p > 0.5, outcome, np.where(p < 0.5, 1.0 - outcome, 0.5))
     surer = np.maximum(p, 1.0 - p)
     place = np.clip(np.searchsorted(_EDGES, surer, side="right") - 1, 0, len(_EDGES) - 2)
-    count, predicted, observed = (np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
-        for values in (weight, weight * surer, weight * follows))  # fmt: skip
+    count, predicted, observed = (
+        np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
+        for values in (weight, weight * surer, weight * follows)
+    )
     full = count > 0
     loss = outcome * np.log(np.maximum(p, 1e-12))
     loss += (1.0 - outcome) * np.log(np.maximum(1.0 - p, 1e-12))
     total = float(weight.sum())
     return Calibration(
-        predicted=predicted[full] / count[full], observed=observed[full] / count[full],
-        votes=count[full], log_loss=float(-(weight * loss).sum() / total),
+        predicted=predicted[full] / count[full],
+        observed=observed[full] / count[full],
+        votes=count[full],
+        log_loss=float(-(weight * loss).sum() / total),
         accuracy=float((weight * follows).sum() / total),
-    )  # fmt: skip
+    )
 
 
-def predicted_probability(
-    votes: Comparisons, model: Model, estimate: Estimate
-) -> NDArray[np.float64]:
+def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) -> NDArray[np.float64]:
     """Return the expected outcome of every vote (tie: one half), averaged over the uncertainty."""
-    # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
-    # sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
-    # where there are no ties; covariates of the vote and further dimensions add to z. Scores, side
-    # biases and these, of variance v, count as arguments smaller by √(1 + πv/8), the average of the
-    # logistic function.
+    # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where sides are known and
+    # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z) where there are no ties; covariates of
+    # the vote and further dimensions add to z. Scores, side biases and these, of variance v, count as arguments smaller
+    # by √(1 + πv/8), the average of the logistic function.
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
@@ -148,12 +147,18 @@ def predicted_probability(
 
 
 def fit_without(
-    votes: Comparisons, model: Model, flagged: NDArray[np.bool_], scores: NDArray[np.float64], *,
-    gold: Gold | None = None, mirror: bool = False, resources: Resources | None = None,
-) -> Without | str:  # fmt: skip
+    votes: Comparisons,
+    model: Model,
+    flagged: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+    *,
+    gold: Gold | None = None,
+    mirror: bool = False,
+    resources: Resources | None = None,
+) -> Without | str:
     """Fit again without the votes of flagged workers, or say why not."""
-    # `gold`: that of the fit; `mirror`: whether the sign was settled by more than the votes: the
-    # refit is turned to agree.
+    # `gold`: that of the fit; `mirror`: whether the sign was settled by more than the votes: the refit is turned to
+    # agree.
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
     keep = np.repeat(~flagged, np.diff(votes.offsets))
@@ -174,22 +179,26 @@ def fit_without(
     rank = np.zeros(k, np.int64)
     rank[left] = ranks(found[left], group[left])
     return Without(
-        rank=rank, before=ranks(scores, components(votes)), tau=tau, lost=int((~left).sum()),
+        rank=rank,
+        before=ranks(scores, components(votes)),
+        tau=tau,
+        lost=int((~left).sum()),
         components=len(np.unique(group[left])),
-    )  # fmt: skip
+    )
 
 
-def _agreement(
-    one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]
-) -> float:
+def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]) -> float:
     """Kendall's tau within components, weighted by their pairs; small ones size by size."""
     order = np.argsort(component, kind="stable")
     _, start, size = np.unique(component[order], return_index=True, return_counts=True)
     total = pairs = 0.0
     for k in np.unique(size[size > 1]).tolist():
         rows = order[start[size == k][:, None] + np.arange(k)]
-        taus = (_small_taus(one[rows], two[rows]) if k <= _SMALL
-                else np.array([kendall_tau(one[row], two[row]) for row in rows]))  # fmt: skip
+        taus = (
+            _small_taus(one[rows], two[rows])
+            if k <= _SMALL
+            else np.array([kendall_tau(one[row], two[row]) for row in rows])
+        )
         known = np.isfinite(taus)
         weight = 0.5 * k * (k - 1)
         total, pairs = total + weight * float(taus[known].sum()), pairs + weight * known.sum()

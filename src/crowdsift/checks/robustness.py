@@ -1,7 +1,7 @@
 """The fewest votes, and the fewest workers, whose removal turns the order of two items.
 
-A path of removals is laid by influence (see `influence`). Along it the smallest number is found by
-fitting the votes that are left, so every number was verified by a fit and is an upper bound.
+A path of removals is laid by influence (see `influence`). Along it the smallest number is found by fitting the votes
+that are left, so every number was verified by a fit and is an upper bound.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ _CHEAP = 40  # of a method whose refits are fast
 class Reversal:
     """The fewest votes, and workers, whose removal reverses the order of two items.
 
-    `above`, `below`: the labels of the items as the fit has them; `votes`: the smallest number of
-    votes found, verified by fitting the others; None where none was; `removed`: these votes:
-    worker, first, second, outcome and how many; `workers`: the smallest set of workers found,
-    likewise; None where none was. For a leader they may put another item above it than the votes
-    do.
+    `above`, `below`: the labels of the items as the fit has them; `votes`: the smallest number of votes found, verified
+    by fitting the others; None where none was; `removed`: these votes: worker, first, second, outcome and how many;
+    `workers`: the smallest set of workers found, likewise; None where none was. For a leader they may put another item
+    above it than the votes do.
     """
 
     above: Any
@@ -63,10 +62,10 @@ class Reversal:
 class Robustness:
     """How few votes the leader, or a neighbour, hangs on.
 
-    `leader`: what reverses the order of the leader and the item that comes closest to taking its
-    place; `neighbours`: the same for every item and the next, where these were requested;
-    `total_votes`, `total_workers`: how many there are; `refits`: how often the method was fitted to
-    what is left; `note`: why there was nothing to search, or to remove; empty where there was.
+    `leader`: what reverses the order of the leader and the item that comes closest to taking its place; `neighbours`:
+    the same for every item and the next, where these were requested; `total_votes`, `total_workers`: how many there
+    are; `refits`: how often the method was fitted to what is left; `note`: why there was nothing to search, or to
+    remove; empty where there was.
     """
 
     leader: Reversal
@@ -78,13 +77,11 @@ class Robustness:
 
     def __str__(self) -> str:
         reversal = self.leader
-        above, below = (item_label(each, isinstance(each, tuple)) for each in
-                        (reversal.above, reversal.below))  # fmt: skip
+        above, below = (item_label(each, isinstance(each, tuple)) for each in (reversal.above, reversal.below))
         if reversal.votes is None:
             found = f"No set of votes was found whose removal puts another item above {above}"
             return self.note or found
-        text = (f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes {below} "
-                f"would be above {above}")  # fmt: skip
+        text = f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes {below} would be above {above}"
         if reversal.workers is not None:
             many = f"{len(reversal.workers):,} of the {self.total_workers:,} workers"
             text += f"; without at most {many} some other item would be"
@@ -95,23 +92,26 @@ class Robustness:
         reversal = self.leader
         workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
-            "leader": str(reversal.above), "challenger": str(reversal.below),
-            "votes": reversal.votes, "total_votes": self.total_votes, "workers": workers,
+            "leader": str(reversal.above),
+            "challenger": str(reversal.below),
+            "votes": reversal.votes,
+            "total_votes": self.total_votes,
+            "workers": workers,
             "total_workers": self.total_workers,
             "neighbours": [
                 {
-                    "above": str(each.above), "below": str(each.below), "votes": each.votes,
+                    "above": str(each.above),
+                    "below": str(each.below),
+                    "votes": each.votes,
                     "workers": None if each.workers is None else len(each.workers),
                 }
                 for each in self.neighbours
             ],
             "note": self.note,
-        }  # fmt: skip
+        }
 
 
-def robustness(
-    fit: Fit, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
-) -> Robustness:
+def robustness(fit: Fit, *, neighbours: bool = False, gold: Any = None, threads: int | None = None) -> Robustness:
     """Search for the fewest votes and workers; see `Fit.robustness`."""
     search = _Search(fit, gold, threads)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
@@ -121,11 +121,13 @@ def robustness(
     leader = search.leader()
     pairs = search.neighbours() if neighbours else []
     return Robustness(
-        leader, search.votes.total_weight,
-        search.votes.n_workers if search.votes.has_workers else 0, search.refits,
+        leader,
+        search.votes.total_weight,
+        search.votes.n_workers if search.votes.has_workers else 0,
+        search.refits,
         tuple(search.reversal(above, below) for above, below in pairs),
         "without the only worker nothing would be left" if search.one_worker else "",
-    )  # fmt: skip
+    )
 
 
 class _Search:
@@ -133,20 +135,24 @@ class _Search:
 
     def __init__(self, fit: Fit, gold: Any = None, threads: int | None = None) -> None:
         if fit.votes is None:
-            raise RequestError("a fit that was loaded does not hold its votes; fit them again to "
-                               "ask for the robustness")  # fmt: skip
+            raise RequestError(
+                "a fit that was loaded does not hold its votes; fit them again to ask for the robustness"
+            )
         special = (fit.votes.features, fit.votes.item_class, fit.votes.panels)
         if any(each is not None for each in special):
-            raise RequestError(f"{fit.method} also depends on features, classes or panels of the "
-                               "votes, of which the influence is not known; use sift or bt "
-                               "without them for the robustness")  # fmt: skip
+            raise RequestError(
+                f"{fit.method} also depends on features, classes or panels of the "
+                "votes, of which the influence is not known; use sift or bt "
+                "without them for the robustness"
+            )
         if fit.votes.choices is not None and model_of(fit).rankings != "pairs":
-            raise RequestError("the robustness removes votes on single pairs, and these votes are "
-                               "rankings; fit them without some of the workers and compare the "
-                               "leaders")  # fmt: skip
+            raise RequestError(
+                "the robustness removes votes on single pairs, and these votes are "
+                "rankings; fit them without some of the workers and compare the "
+                "leaders"
+            )
         if fit.votes.n_items > MOST_ITEMS:
-            raise RequestError(f"{fit.votes.n_items:,} items are too many for the robustness, at "
-                               f"most {MOST_ITEMS:,}")  # fmt: skip
+            raise RequestError(f"{fit.votes.n_items:,} items are too many for the robustness, at most {MOST_ITEMS:,}")
         self.fit, self.votes, self.refits = fit, fit.votes, 0
         self._refit, near = refitter(fit, gold, threads, warm=True), Nearby(fit, gold, threads)
         self._near = near if near.possible else None  # finds scores with less work
@@ -205,8 +211,7 @@ class _Search:
         for below, need in zip(others, needs.tolist(), strict=True):
             if best.votes is not None and _LEAST_OF_GUESS * need >= max(best.votes, _FEW):
                 continue
-            path = VotePath(self.model, self.weight, self.base, (above, below),
-                            self._gap(above, below))  # fmt: skip
+            path = VotePath(self.model, self.weight, self.base, (above, below), self._gap(above, below))
             if best.votes is not None and path.guess >= best.votes:
                 continue
             taken = path.fewest(*self._margins(above, below), self._budget)
@@ -223,8 +228,7 @@ class _Search:
         worker = self.votes.worker_codes().astype(np.int64)
         for below in others:
             most = len(worker) if best is None else len(best) - 1
-            path = WorkerPath(self.model, self.weight, self.base, (above, below),
-                              self._gap(above, below), worker, most)  # fmt: skip
+            path = WorkerPath(self.model, self.weight, self.base, (above, below), self._gap(above, below), worker, most)
             if best is None or path.guess < len(best):
                 found = path.fewest(*self._margins(above, below), self._budget)
                 if found is not None and (best is None or len(found) < len(best)):
@@ -248,9 +252,7 @@ class _Search:
         place = int(np.searchsorted(-reach, self.score[above] - self.score[below]))
         return float("inf") if place == len(order) else float(self.weight[order][:place].sum())
 
-    def _margins(
-        self, above: int, below: int
-    ) -> tuple[Callable[[Vector], float], Callable[[Vector], float] | None]:
+    def _margins(self, above: int, below: int) -> tuple[Callable[[Vector], float], Callable[[Vector], float] | None]:
         """Return the difference in a fit of what is left, and in one that takes less work."""
         if self._near is None:
             return lambda left: self._margin(left, above, below), None
@@ -301,11 +303,15 @@ class _Search:
     def _listed(self, taken: Vector) -> Table:
         """Return the votes that were taken away."""
         rows, votes = np.flatnonzero(taken > 0.0), self.votes
-        return Table({
-            "worker": votes.workers[votes.worker_codes()[rows]],
-            "first": votes.items[votes.first[rows]], "second": votes.items[votes.second[rows]],
-            "outcome": votes.outcome[rows].astype(np.float64), "votes": taken[rows],
-        })  # fmt: skip
+        return Table(
+            {
+                "worker": votes.workers[votes.worker_codes()[rows]],
+                "first": votes.items[votes.first[rows]],
+                "second": votes.items[votes.second[rows]],
+                "outcome": votes.outcome[rows].astype(np.float64),
+                "votes": taken[rows],
+            }
+        )
 
 
 _SINGLY = 24  # votes that are taken one by one; of more, an eighth of what lacks at a time
@@ -318,9 +324,7 @@ _TRIED = 6  # workers whose removal is computed, of those with the largest influ
 class VotePath:
     """Choose votes to remove one after the other, so that two scores change their order."""
 
-    def __init__(
-        self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float
-    ) -> None:
+    def __init__(self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float) -> None:
         merged, held, self._place = model.pooled(weight)
         self._weight, self._cells = weight, len(held)
         self._units, self._amounts, ends = _path(merged, held, scores, pair, gap)
@@ -335,8 +339,8 @@ class VotePath:
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
         """Return the weight taken from every row; None where no set was found."""
-        # `margin` is the method's difference of the two scores for other weights, `quick` one that
-        # costs less and is about the same; each may be asked for `refits` times.
+        # `margin` is the method's difference of the two scores for other weights, `quick` one that costs less and is
+        # about the same; each may be asked for `refits` times.
         if not self.length:
             return None
 
@@ -344,9 +348,8 @@ class VotePath:
             return lambda number: measure(self._weight - self.taken(number))
 
         found = _verified(
-            without(margin), None if quick is None else without(quick),
-            self.start, self.guess, self.length, refits,
-        )  # fmt: skip
+            without(margin), None if quick is None else without(quick), self.start, self.guess, self.length, refits
+        )
         if found is None:
             return None
         return _pruned(self.taken(found), self._weight, margin, refits)
@@ -356,9 +359,15 @@ class WorkerPath:
     """Choose workers, at most `most`, to remove one after the other; rows are sorted by worker."""
 
     def __init__(
-        self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float,
-        worker: NDArray[np.int64], most: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: ScoreModel,
+        weight: Vector,
+        scores: Vector,
+        pair: tuple[int, int],
+        gap: float,
+        worker: NDArray[np.int64],
+        most: int,
+    ) -> None:
         self._weight, self._worker = weight, worker
         above, below = pair
         left, at = weight.copy(), scores
@@ -387,9 +396,7 @@ class WorkerPath:
         turned = np.flatnonzero(ends < 0.0)
         self.guess = int(turned[0]) + 1 if len(turned) else len(self.order) + 1
 
-    def _next(
-        self, model: ScoreModel, left: Vector, at: Vector, pair: tuple[int, int], now: float
-    ) -> list[int]:
+    def _next(self, model: ScoreModel, left: Vector, at: Vector, pair: tuple[int, int], now: float) -> list[int]:
         """Who lowers the difference most, of the workers of the largest summed influence."""
         # Where many are lacking, an eighth of them at once, by influence alone.
         _, plain, hessian = model.effects(at, left, *pair)
@@ -414,14 +421,11 @@ class WorkerPath:
             return None
 
         def without(measure: Margin) -> Callable[[int], float]:
-            return lambda number: measure(
-                np.where(np.isin(self._worker, self.order[:number]), 0.0, self._weight)
-            )
+            return lambda number: measure(np.where(np.isin(self._worker, self.order[:number]), 0.0, self._weight))
 
         found = _verified(
-            without(margin), None if quick is None else without(quick),
-            self.start, self.guess, len(self.order), refits,
-        )  # fmt: skip
+            without(margin), None if quick is None else without(quick), self.start, self.guess, len(self.order), refits
+        )
         return None if found is None else self.order[:found]
 
 
@@ -429,10 +433,9 @@ def _path(
     model: ScoreModel, held: Vector, scores: Vector, pair: tuple[int, int], gap: float
 ) -> tuple[NDArray[np.int64], Vector, Vector]:
     """Return the cells to take votes from, how much each time, and the difference after that."""
-    # A removal takes one vote, or a millionth of all votes where they are more, so that the cost
-    # does not grow with weights. Scores and influences are computed anew after every removal, or
-    # after every eighth of what seems to be lacking. The path goes on beyond the turn, since other
-    # methods than bt may follow more slowly.
+    # A removal takes one vote, or a millionth of all votes where they are more, so that the cost does not grow with
+    # weights. Scores and influences are computed anew after every removal, or after every eighth of what seems to be
+    # lacking. The path goes on beyond the turn, since other methods than bt may follow more slowly.
     unit = float(np.ceil(max(held.sum() / _MAX_REMOVALS, 1.0)))
     above, below = pair
     left, at = held.copy(), scores
@@ -473,9 +476,13 @@ def _lowest(values: Vector, count: int) -> NDArray[np.intp]:
 
 
 def _verified(
-    margin: Callable[[int], float], quick: Callable[[int], float] | None,
-    start: float, guess: int, most: int, refits: int,
-) -> int | None:  # fmt: skip
+    margin: Callable[[int], float],
+    quick: Callable[[int], float] | None,
+    start: float,
+    guess: int,
+    most: int,
+    refits: int,
+) -> int | None:
     """Return the smallest number that `quick` found, if `margin` says the same of it."""
     # Otherwise the search goes on from there by `margin` alone.
     if quick is not None:
@@ -486,12 +493,10 @@ def _verified(
     return _smallest(margin, start, guess, most, refits)
 
 
-def _smallest(
-    margin: Callable[[int], float], start: float, guess: int, most: int, refits: int
-) -> int | None:
+def _smallest(margin: Callable[[int], float], start: float, guess: int, most: int, refits: int) -> int | None:
     """Return the smallest number of removals that makes the margin negative, by `refits` fits."""
-    # By linear interpolation between the largest number that does not turn the order and the
-    # smallest that does; where none is known yet, by extrapolation.
+    # By linear interpolation between the largest number that does not turn the order and the smallest that does; where
+    # none is known yet, by extrapolation.
     low, at_low, high, at_high = 0, start, most + 1, -np.inf
     number = min(max(guess, 1), most)
     for _ in range(refits):
@@ -535,6 +540,5 @@ def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Ve
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     before = np.repeat(reached[starts] - weight[order][starts], np.diff([*starts, len(order)]))
     taken = np.zeros(len(weight))
-    taken[order] = np.clip(cells[place[order]] - (reached - weight[order] - before), 0.0,
-          weight[order])  # fmt: skip
+    taken[order] = np.clip(cells[place[order]] - (reached - weight[order] - before), 0.0, weight[order])
     return taken

@@ -1,7 +1,7 @@
 """Statistics of fit: separation, agreement, misfitting workers and items, intransitive triads.
 
-Those of comparative judgement and of Rasch measurement, for a worker of typical reliability or, in
-several dimensions, of the same weights.
+Those of comparative judgement and of Rasch measurement, for a worker of typical reliability or, in several dimensions,
+of the same weights.
 """
 
 from __future__ import annotations
@@ -54,16 +54,14 @@ class Agreement(NamedTuple):
 class FitStatistics:
     """Statistics of fit.
 
-    `separation`: index and scale separation reliability; None without intervals; `split_half`:
-    correlation of scores from two halves of the workers, stepped up to all of them; None where it
-    was not asked for; `agreement`: Krippendorff's alpha of votes on the same pair, with its
-    interval; None where no pair has two votes; `triads`: intransitive triads, and how many the
-    model expects; `workers`, `items`: infit and outfit mean squares with their limits, the standard
-    score of the infit, and whether it is too large to be chance for any of them: of workers against
-    one of typical reliability (in several dimensions against their own weights), of items given how
-    reliable each of their workers is. Nothing misfits where a diagnostic says that the votes hold
-    no information; `scale_separation`: scale separation reliability as comparative judgement
-    publishes it; see `scale_separation`.
+    `separation`: index and scale separation reliability; None without intervals; `split_half`: correlation of scores
+    from two halves of the workers, stepped up to all of them; None where it was not asked for; `agreement`:
+    Krippendorff's alpha of votes on the same pair, with its interval; None where no pair has two votes; `triads`:
+    intransitive triads, and how many the model expects; `workers`, `items`: infit and outfit mean squares with their
+    limits, the standard score of the infit, and whether it is too large to be chance for any of them: of workers
+    against one of typical reliability (in several dimensions against their own weights), of items given how reliable
+    each of their workers is. Nothing misfits where a diagnostic says that the votes hold no information;
+    `scale_separation`: scale separation reliability as comparative judgement publishes it; see `scale_separation`.
     """
 
     separation: Separation | None
@@ -92,17 +90,10 @@ class FitStatistics:
         triads = self.triads
         return {
             "separation_index": None if self.separation is None else self.separation.ratio,
-            "separation_reliability": (
-                None if self.separation is None else self.separation.reliability
-            ),
+            "separation_reliability": (None if self.separation is None else self.separation.reliability),
             "scale_separation_reliability": self.scale_separation,
             "split_half_reliability": self.split_half,
-            **dict(
-                zip(
-                    ("alpha", "alpha_lower", "alpha_upper"), self.agreement or (None, None, None),
-                    strict=True,
-                )
-            ),
+            **dict(zip(("alpha", "alpha_lower", "alpha_upper"), self.agreement or (None, None, None), strict=True)),
             "triads": None if triads is None else triads._asdict(),
             "misfitting_workers": [str(label) for label in self.misfitting],
             "misfitting_items": [
@@ -110,17 +101,14 @@ class FitStatistics:
                 for label, misfit in zip(self.items["item"], self.items["misfit"], strict=True)
                 if bool(np.asarray(misfit))
             ],
-        }  # fmt: skip
+        }
 
 
-def fit_statistics(
-    fit: Fit, halves: int = 0, *, gold: Any = None, threads: int | None = None
-) -> FitStatistics:
+def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int | None = None) -> FitStatistics:
     """Return statistics of a fit and its votes; see `Fit.statistics`."""
     votes = fit.votes
     if votes is None:
-        raise RequestError("a fit that was loaded does not hold its votes; fit them again to ask "
-                           "for statistics")  # fmt: skip
+        raise RequestError("a fit that was loaded does not hold its votes; fit them again to ask for statistics")
     found, seed = separation(fit), int(fit.summary["seed"])
     correlation = None
     if halves:
@@ -129,13 +117,16 @@ def fit_statistics(
     p = vote_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
-        workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)})
-                          for table in (workers, items))  # fmt: skip
+        workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items))
     return FitStatistics(
-        separation=found, split_half=correlation, agreement=agreement_alpha(votes, fit.level),
-        triads=count_triads(votes, p, seed), workers=workers, items=items,
+        separation=found,
+        split_half=correlation,
+        agreement=agreement_alpha(votes, fit.level),
+        triads=count_triads(votes, p, seed),
+        workers=workers,
+        items=items,
         scale_separation=scale_separation(votes),
-    )  # fmt: skip
+    )
 
 
 _HALF_WIN = 0.3  # epsilon of Bertoli-Barsotti and Punzo (2012)
@@ -144,11 +135,10 @@ _MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
 
 def scale_separation(votes: Comparisons) -> float | None:
     """Return the scale separation reliability of comparative judgement; None without a spread."""
-    # Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an
-    # item with M votes and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is
-    # infinite. se² is 1 over the item's own information: the other scores count as known. So has it
-    # `btm` of the R package sirt. Workers count alike, a tie is half a win, and components are
-    # centred apart.
+    # Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an item with M votes
+    # and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is infinite. se² is 1 over the item's
+    # own information: the other scores count as known. So has it `btm` of the R package sirt. Workers count alike, a
+    # tie is half a win, and components are centred apart.
     pooled, n = votes.pooled(), votes.n_items
     one, two = pooled.first.astype(np.int64), pooled.second.astype(np.int64)
     weight = pooled.weight.astype(np.float64)
@@ -194,17 +184,16 @@ def scale_separation(votes: Comparisons) -> float | None:
 
 def separation(fit: Fit) -> Separation | None:
     """Separation index and reliability of the scores; None without intervals."""
-    # Estimates that are not shrunk vary by the truth and by their errors: the true variance is
-    # var(m) - mean(v). Posterior means vary less than the truth, whose variance is var(m) +
-    # mean(v): to take the errors away would shrink twice. Scores count about the means of their
-    # components.
+    # Estimates that are not shrunk vary by the truth and by their errors: the true variance is var(m) - mean(v).
+    # Posterior means vary less than the truth, whose variance is var(m) + mean(v): to take the errors away would shrink
+    # twice. Scores count about the means of their components.
     return separation_of(fit.item_table, fit.method, fit.level)
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
     """Mean correlation of scores from two random halves of the workers, stepped up."""
-    # Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be
-    # fitted, or there are no workers to halve.
+    # Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be fitted, or there are
+    # no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -228,10 +217,9 @@ def calibrated(
     p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
 ) -> Vector:
     """Return probabilities with each worker's log odds rescaled by its own votes."""
-    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A
-    # fit draws probabilities towards 1/2, and some methods take all workers as equally reliable.
-    # `p`, `worker`, `wins`, `votes`: a row each: the probability of a win, the worker, how many
-    # wins, and of how many votes.
+    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit draws
+    # probabilities towards 1/2, and some methods take all workers as equally reliable. `p`, `worker`, `wins`, `votes`:
+    # a row each: the probability of a win, the worker, how many wins, and of how many votes.
     logit = np.log(p / (1.0 - p))
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
     for _ in range(_HALVINGS):  # the derivative falls with the factor
@@ -245,16 +233,15 @@ def calibrated(
 def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
     """Return infit and outfit of workers and of items.
 
-    With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
-    Σ(y-p)²/ΣW; both are 1 on average where the model holds, larger where votes are noisier, smaller
-    where they follow the scores more than they should. Ties are left aside. The infit has
-    variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score, and the third
-    central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it normal.
-    The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
+    With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit Σ(y-p)²/ΣW; both are 1
+    on average where the model holds, larger where votes are noisier, smaller where they follow the scores more than
+    they should. Ties are left aside. The infit has variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard
+    score, and the third central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it
+    normal. The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
 
-    For workers p is that of typical reliability: who is noisier than that, misfits. In several
-    dimensions, where no weights are typical, it is `own`, the probability by each vote's worker.
-    For items it is `own`, calibrated: an item does not misfit because bad workers voted on it.
+    For workers p is that of typical reliability: who is noisier than that, misfits. In several dimensions, where no
+    weights are typical, it is `own`, the probability by each vote's worker. For items it is `own`, calibrated: an item
+    does not misfit because bad workers voted on it.
     """
     scores, who = _by_code(fit, votes), votes.worker_codes().astype(np.int64)
     typical = np.full(len(votes), typical_reliability(fit))
@@ -315,9 +302,8 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
 
 def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector, Vector]:
     """Return limits of mean squares whose standard deviation is `sd` where the model holds."""
-    # Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard
-    # deviation sd/3 if the true mean square is μ. NaN stands for no limit, of few or very uneven
-    # votes.
+    # Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard deviation sd/3 if the true
+    # mean square is μ. NaN stands for no limit, of few or very uneven votes.
     z = half_width(level)
     middle, half = 1.0 - sd**2 / 9.0, z * sd / 3.0
     lower = np.where(half >= sd**2 / 9.0, value / np.maximum(middle + half, 1e-9) ** 3, np.nan)
@@ -327,16 +313,14 @@ def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector
 
 def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | None:
     """Return Krippendorff's alpha of votes on the same pair; None where no pair has two votes."""
-    # The units are ordered pairs: every pair counts in both orders, so that it does not matter
-    # which item is named first. Outcomes differ by (y - y')²: a tie is half way. In both orders
-    # alpha is linear in the share of votes on the same pair that differ. The interval is Wilson's
-    # for this share; its sample size is the effective number of pairs, or the size with the same
-    # variance where pairs are enough to estimate that.
+    # The units are ordered pairs: every pair counts in both orders, so that it does not matter which item is named
+    # first. Outcomes differ by (y - y')²: a tie is half way. In both orders alpha is linear in the share of votes on
+    # the same pair that differ. The interval is Wilson's for this share; its sample size is the effective number of
+    # pairs, or the size with the same variance where pairs are enough to estimate that.
     y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
     _, unit = pair_codes(votes.first, votes.second, votes.n_items)
-    count, total, squares = (np.bincount(unit, values)
-                             for values in (weight, weight * y, weight * y * y))  # fmt: skip
+    count, total, squares = (np.bincount(unit, values) for values in (weight, weight * y, weight * y * y))
     several = count > 1.0
     if not several.any():
         return None
@@ -380,8 +364,8 @@ _NORMAL_FROM = 1_000  # votes on a pair, whose number for one item is then taken
 class Triads(NamedTuple):
     """Triads of items whose three pairs all have a majority.
 
-    `intransitive` of them go round in a circle; `expected` and `sd` say how many do in votes drawn
-    from the model on the same pairs; `sd` is None where items are too many to draw.
+    `intransitive` of them go round in a circle; `expected` and `sd` say how many do in votes drawn from the model on
+    the same pairs; `sd` is None where items are too many to draw.
     """
 
     triads: int
@@ -392,8 +376,8 @@ class Triads(NamedTuple):
 
 def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
     """Count intransitive triads; None of more than `MOST_ITEMS` items, or without any triad."""
-    # `votes`: whose majorities count, weights included; a tie is half a vote for each item; `p`:
-    # the model's probability of every vote that it goes to the first item.
+    # `votes`: whose majorities count, weights included; a tie is half a vote for each item; `p`: the model's
+    # probability of every vote that it goes to the first item.
     k = votes.n_items
     if k > MOST_ITEMS:
         return None
@@ -420,9 +404,11 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
         drawn = rng.random((_DRAWS, len(size))) < above
         draws = [_circles(first, second, each.astype(np.float64), k) for each in drawn]
     return Triads(
-        complete, round(found), _circles(first, second, above, k),
+        complete,
+        round(found),
+        _circles(first, second, above, k),
         None if draws is None else float(np.std(draws, ddof=1)),
-    )  # fmt: skip
+    )
 
 
 def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
@@ -441,9 +427,7 @@ def _majority(count: Vector, p: Vector) -> Vector:
         at = count == size
         k = np.arange(size + 1)
         log_choose = np.concatenate([[0.0], np.cumsum(np.log((size - k[:-1]) / (k[:-1] + 1.0)))])
-        mass = np.exp(
-            log_choose + np.outer(np.log(q[at]), k) + np.outer(np.log1p(-q[at]), size - k)
-        )
+        mass = np.exp(log_choose + np.outer(np.log(q[at]), k) + np.outer(np.log1p(-q[at]), size - k))
         up, down = mass[:, 2 * k > size].sum(axis=1), mass[:, 2 * k < size].sum(axis=1)
         result[at] = up / (up + down)
     return result

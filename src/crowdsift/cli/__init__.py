@@ -20,13 +20,7 @@ from crowdsift.cli.ask import ask, plan
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
-from crowdsift.cli.interrupts import (
-    Interrupted,
-    defer_signals,
-    handle_signals,
-    ignore_signals,
-    signal_seen,
-)
+from crowdsift.cli.interrupts import Interrupted, defer_signals, handle_signals, ignore_signals, signal_seen
 from crowdsift.cli.next import next_
 from crowdsift.cli.options import require_targets
 from crowdsift.cli.reproduce import reproduce
@@ -66,17 +60,21 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-_SHORTAGE = ("not enough memory for these votes: the system gives no more memory or no further "
-             "thread; raise the limit (ulimit -v, ulimit -u, or that of the container), or use "
-             "fewer --threads")  # fmt: skip
+_SHORTAGE = (
+    "not enough memory for these votes: the system gives no more memory or no further "
+    "thread; raise the limit (ulimit -v, ulimit -u, or that of the container), or use "
+    "fewer --threads"
+)
 
 
 class _Command(TyperCommand):
     """A command that checks its files before it runs, and explains a glob without quotes."""
 
     def invoke(self, ctx: Any) -> Any:
-        options = {each.name: each.opts[0] if each.opts[0].startswith("-") else each.metavar
-                   or each.name for each in self.params}  # fmt: skip
+        options = {
+            each.name: each.opts[0] if each.opts[0].startswith("-") else each.metavar or each.name
+            for each in self.params
+        }
         if self.callback is not None:
             require_targets(inspect.unwrap(self.callback), ctx.params, options)
         return super().invoke(ctx)
@@ -101,8 +99,7 @@ class _Command(TyperCommand):
 # What the list of commands has room for, and a line to begin with.
 _COMMANDS = (
     (demo, "A crowd with spammers, simulated, fitted and shown.", ""),
-    (fit, "Scores of items, verdicts on workers.",
-     "fit votes.csv --out result --report report.html"),
+    (fit, "Scores of items, verdicts on workers.", "fit votes.csv --out result --report report.html"),
     (update, "More votes for a saved fit.", "update result new.csv"),
     (report, "The page of a saved fit.", "report result"),
     (compare, "Two saved fits of the same items.", "compare session1 session2 --plot both.pdf"),
@@ -112,17 +109,17 @@ _COMMANDS = (
     (plan, "How many more votes are needed.", "plan items.csv --goal top-3"),
     (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
     (evaluate, "Methods side by side.", "evaluate votes.csv --methods sift,bt"),
-    (spam, "Votes with spammers added.",
-     "spam votes.csv --kind left --percent 50 --out spammed.csv"),
-    (simulate, "Votes with a known truth.",
-     "simulate --items 40 --workers 30 --comparisons 5000 --out drawn"),
+    (spam, "Votes with spammers added.", "spam votes.csv --kind left --percent 50 --out spammed.csv"),
+    (simulate, "Votes with a known truth.", "simulate --items 40 --workers 30 --comparisons 5000 --out drawn"),
     (reproduce, "The paper's experiments again.", "reproduce synthetic --quick"),
-)  # fmt: skip
+)
 for _command, _short, _example in _COMMANDS:
     app.command(
-        _command.__name__.rstrip("_"), short_help=_short,
-        epilog=f"Example: crowdsift {_example}" if _example else None, cls=_Command,
-    )(_command)  # fmt: skip
+        _command.__name__.rstrip("_"),
+        short_help=_short,
+        epilog=f"Example: crowdsift {_example}" if _example else None,
+        cls=_Command,
+    )(_command)
 
 
 def program() -> None:
@@ -180,16 +177,23 @@ def _explain(error: Exception) -> None:
         _fail(_SHORTAGE)
     if os.environ.get("CROWDSIFT_DEBUG"):
         raise error
-    _fail(f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
-          "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened")  # fmt: skip
+    _fail(
+        f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
+        "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
+    )
 
 
 def _is_shortage(error: Exception) -> bool:
     """Say whether an error of any library means that the system gave no memory or no thread."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOMEM, errno.EAGAIN)
-    causes = ("start new thread", "allocate memory", "failed to map segment", "bad_alloc",
-              "resource temporarily unavailable")  # fmt: skip
+    causes = (
+        "start new thread",
+        "allocate memory",
+        "failed to map segment",
+        "bad_alloc",
+        "resource temporarily unavailable",
+    )
     return any(cause in str(error).lower() for cause in causes)
 
 

@@ -12,59 +12,70 @@ from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
 
 STUDY = Path("study.sqlite")
-ItemsFile = Annotated[str | None, READS, typer.Argument(
-    metavar="[ITEMS]",
-    help="A file with the column item and, as far as judges shall see more than its name, "
-    "text, markdown or image (a file beside it), and prompt if the items are replies to "
-    "prompts. Leave it out to continue a study.",
-)]  # fmt: skip
+ItemsFile = Annotated[
+    str | None,
+    READS,
+    typer.Argument(
+        metavar="[ITEMS]",
+        help="A file with the column item and, as far as judges shall see more than its name, "
+        "text, markdown or image (a file beside it), and prompt if the items are replies to "
+        "prompts. Leave it out to continue a study.",
+    ),
+]
 Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]
 Question = Annotated[str | None, typer.Option(help="What judges are asked.")]
-Judges = Annotated[str | None, READS, typer.Option(
-    help="Who may vote: a file with the column worker and optionally capacity (the most "
-    "votes of each). Each gets a link. Without it one link serves all who give a name."
-)]  # fmt: skip
-GoalText = Annotated[str | None,
-    typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")]  # fmt: skip
-Confidence = Annotated[float | None,
-    typer.Option(help="How sure the answer must be; 0.95 by default.")]  # fmt: skip
+Judges = Annotated[
+    str | None,
+    READS,
+    typer.Option(
+        help="Who may vote: a file with the column worker and optionally capacity (the most "
+        "votes of each). Each gets a link. Without it one link serves all who give a name."
+    ),
+]
+GoalText = Annotated[str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")]
+Confidence = Annotated[float | None, typer.Option(help="How sure the answer must be; 0.95 by default.")]
 Budget = Annotated[int | None, typer.Option(help="The most votes in all.", min=1)]
 GoldPairs = Annotated[
-    str | None, READS,
-    typer.Option(help="Pairs of known order to check judges by: a file with winner and loser."),
-]  # fmt: skip
-GoldRate = Annotated[float | None,
-    typer.Option(help="The share of questions that are gold; 0.1 by default.")]  # fmt: skip
+    str | None, READS, typer.Option(help="Pairs of known order to check judges by: a file with winner and loser.")
+]
+GoldRate = Annotated[float | None, typer.Option(help="The share of questions that are gold; 0.1 by default.")]
 Ties = Annotated[bool | None, typer.Option("--ties", help="Judges may call a tie.")]
 Skip = Annotated[bool | None, typer.Option("--skip", help="Judges may skip a pair.")]
-Repeat = Annotated[bool | None,
-    typer.Option("--repeat", help="A judge may get the same pair again.")]  # fmt: skip
+Repeat = Annotated[bool | None, typer.Option("--repeat", help="A judge may get the same pair again.")]
 Consent = Annotated[
-    str | None, READS,
-    typer.Option(help="A text (Markdown) that judges must agree to before they vote."),
-]  # fmt: skip
+    str | None, READS, typer.Option(help="A text (Markdown) that judges must agree to before they vote.")
+]
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes any that is free.")]
 Address = Annotated[
-    str | None,
-    typer.Option(help="What links begin with, if judges reach this machine by another name."),
+    str | None, typer.Option(help="What links begin with, if judges reach this machine by another name.")
 ]
-NewLinks = Annotated[bool,
-    typer.Option("--new-links", help="Make all links anew; old ones stop working.")]  # fmt: skip
+NewLinks = Annotated[bool, typer.Option("--new-links", help="Make all links anew; old ones stop working.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the study's page.")]
-Demo = Annotated[
-    bool, typer.Option("--demo", help="A study to try out, with items that are there already.")
-]
+Demo = Annotated[bool, typer.Option("--demo", help="A study to try out, with items that are there already.")]
 
 
 def ask(
-    items: ItemsFile = None, study: Study = STUDY, question: Question = None,
-    workers: Judges = None, goal: GoalText = None, confidence: Confidence = None,
-    budget: Budget = None, gold: GoldPairs = None, gold_rate: GoldRate = None, ties: Ties = None,
-    skip: Skip = None, repeat: Repeat = None, consent: Consent = None, host: Host = "127.0.0.1",
-    port: Port = 8765, address: Address = None, new_links: NewLinks = False, open_: Open = False,
+    items: ItemsFile = None,
+    study: Study = STUDY,
+    question: Question = None,
+    workers: Judges = None,
+    goal: GoalText = None,
+    confidence: Confidence = None,
+    budget: Budget = None,
+    gold: GoldPairs = None,
+    gold_rate: GoldRate = None,
+    ties: Ties = None,
+    skip: Skip = None,
+    repeat: Repeat = None,
+    consent: Consent = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    address: Address = None,
+    new_links: NewLinks = False,
+    open_: Open = False,
     demo: Demo = False,
-) -> None:  # fmt: skip
+) -> None:
     """Collect votes in the browser: ask the pairs worth most, stop when the answer is settled."""
     from crowdsift.ask import serve as server
 
@@ -75,10 +86,16 @@ def ask(
         question = question or "Which explanation of the blue sky would help a child more?"
         study = Path("demo.sqlite") if study == STUDY else study
     given = {
-        "question": question, "goal": goal, "confidence": confidence, "budget": budget,
-        "gold_rate": gold_rate, "ties": ties, "skip": skip, "repeat": repeat,
+        "question": question,
+        "goal": goal,
+        "confidence": confidence,
+        "budget": budget,
+        "gold_rate": gold_rate,
+        "ties": ties,
+        "skip": skip,
+        "repeat": repeat,
         "consent": None if consent is None else _text(consent),
-    }  # fmt: skip
+    }
     judges = None if workers is None else _judges(workers)
     listening = server.bind(host, port)
     try:
@@ -130,25 +147,32 @@ def _text(path: str) -> str:
         raise RequestError(f"--consent {path}: cannot be read: {reason}") from None
 
 
-Known = Annotated[str, READS, typer.Argument(
-    metavar="DIR|VOTES|ITEMS",
-    help="The folder of a saved fit, a study, a file of votes, or a file with the column item "
-    "to plan before any vote.",
-)]  # fmt: skip
+Known = Annotated[
+    str,
+    READS,
+    typer.Argument(
+        metavar="DIR|VOTES|ITEMS",
+        help="The folder of a saved fit, a study, a file of votes, or a file with the column item "
+        "to plan before any vote.",
+    ),
+]
 
 
 def plan(
-    known: Known, goal: opt.GoalText = "first",
+    known: Known,
+    goal: opt.GoalText = "first",
     confidence: Annotated[float, typer.Option(help="How sure the answer must be.")] = 0.95,
-    most: Annotated[
-        int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)
-    ] = 10_000,
+    most: Annotated[int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)] = 10_000,
     plot: Annotated[
         Path | None, Writes(), typer.Option(help="PNG, SVG or PDF file for a picture of the needs.")
     ] = None,
-    columns: opt.Columns = None, where: opt.Where = None, as_json: opt.AsJson = False,
-    threads: opt.Threads = None, seed: opt.Seed = 0, quiet: opt.Quiet = False,
-) -> None:  # fmt: skip
+    columns: opt.Columns = None,
+    where: opt.Where = None,
+    as_json: opt.AsJson = False,
+    threads: opt.Threads = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
+) -> None:
     """Say how many more votes a goal needs, by studies simulated from what is known."""
     import crowdsift
     from crowdsift.active import Goal, checked_confidence
@@ -165,17 +189,25 @@ def plan(
     elif not known.endswith((".sqlite", ".db")) and has_items(known):
         items = read_labels(known)
         Goal.of(goal, len(items))
-        say(f"Assumed before any vote: scores of the {len(items)} items are normal with standard "
+        say(
+            f"Assumed before any vote: scores of the {len(items)} items are normal with standard "
             "deviation 1, and votes follow the odds exp(difference). Of two items drawn at random "
-            "the better one gets about 73 % of the votes.")  # fmt: skip
+            "the better one gets about 73 % of the votes."
+        )
     else:
         given = read_shown(known, read_options(columns=columns, where=where), quiet=quiet)
-    made = crowdsift.plan(given, items=items, goal=goal, confidence=confidence, most=most,
-                          seed=seed, threads=threads)  # fmt: skip
+    made = crowdsift.plan(given, items=items, goal=goal, confidence=confidence, most=most, seed=seed, threads=threads)
     if plot is not None:
         made.plot(str(plot))
         say(f"Written: {plot}")
     low, middle, high = made.interval
-    record = {"goal": goal, "confidence": confidence, "votes": made.votes, "needs": middle,
-              "lower": low, "upper": high, "most": made.most}  # fmt: skip
+    record = {
+        "goal": goal,
+        "confidence": confidence,
+        "votes": made.votes,
+        "needs": middle,
+        "lower": low,
+        "upper": high,
+        "most": made.most,
+    }
     print_text(to_json(record) if as_json else f"{made.sentence}\n")

@@ -11,47 +11,62 @@ from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
 
-To = Annotated[str, typer.Option(
-    "--to",
-    help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
-    "rejected are added, and all columns speak of these.",
-)]  # fmt: skip
-Flip = Annotated[str, typer.Option(
-    help="With --to trl, when chosen is the other item than the vote preferred: never, "
-    "sure (it is better with 95 %), always (it is more probably better)."
-)]  # fmt: skip
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
+        "rejected are added, and all columns speak of these.",
+    ),
+]
+Flip = Annotated[
+    str,
+    typer.Option(
+        help="With --to trl, when chosen is the other item than the vote preferred: never, "
+        "sure (it is better with 95 %), always (it is more probably better)."
+    ),
+]
 
 
-Head = Annotated[Path | None, Writes(), typer.Option(
-    help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
-    "the folder of the fit, and there is no --out."
-)]  # fmt: skip
-Target = Annotated[Path | None, Writes(),
-                   typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]  # fmt: skip
-Method = Annotated[
-    str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
-]  # fmt: skip
-Texts = Annotated[
-    str | None, READS, typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
-]  # fmt: skip
-Fitted = Annotated[
-    Path | None, READS,
-    typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
-]  # fmt: skip
+Head = Annotated[
+    Path | None,
+    Writes(),
+    typer.Option(
+        help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
+        "the folder of the fit, and there is no --out."
+    ),
+]
+Target = Annotated[Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
+Method = Annotated[str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers.")]
+Texts = Annotated[str | None, READS, typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN.")]
+Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to take instead of fitting.")]
 
 
 def export(
-    votes: opt.VotesOrFolder, out: Target = None, method: Method = None,
-    settings: opt.Settings = None, to: To = "plain", flip: Flip = "always",
+    votes: opt.VotesOrFolder,
+    out: Target = None,
+    method: Method = None,
+    settings: opt.Settings = None,
+    to: To = "plain",
+    flip: Flip = "always",
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
-    texts: Texts = None, fitted: Fitted = None, head: Head = None, format_: opt.FormatName = "auto",
-    columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,
-    unique: opt.Unique = None, encoding: opt.Encoding = None, skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
+    texts: Texts = None,
+    fitted: Fitted = None,
+    head: Head = None,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    no_workers: opt.NoWorkers = False,
+    sides: opt.Sides = None,
     query: opt.Query = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
     threads: opt.Threads = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
 
@@ -63,10 +78,19 @@ def export(
     chosen = None if name is None else crowdsift.model(name, **given)
     options = read_options(
         encoding=encoding,
-        columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, query=query,
+        columns=columns,
+        format=format_,
+        values=values,
+        where=where,
+        unique=unique,
+        by=by,
+        skip_bad=skip_bad,
+        bad_rows=bad_rows,
+        no_workers=no_workers,
+        sides=sides,
+        query=query,
         threads=threads,
-    )  # fmt: skip
+    )
     saved = Path(votes).is_dir()
     if saved and name is not None:
         refused = "--method or --set" if given or method else "--no-workers"
@@ -74,13 +98,24 @@ def export(
     reading = {each: getattr(options, each) for each in options.changed()}
     with fit_progress("Fitting", chosen) as progress:
         done = crowdsift.export_votes(
-            votes, out, method=chosen, to=to, flip=flip, keep=keep, texts=texts, fitted=fitted,
-            threads=threads, progress=progress, **reading,
-        )  # fmt: skip
+            votes,
+            out,
+            method=chosen,
+            to=to,
+            flip=flip,
+            keep=keep,
+            texts=texts,
+            fitted=fitted,
+            threads=threads,
+            progress=progress,
+            **reading,
+        )
     warn(done.fit.warnings)
-    say(f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
+    say(
+        f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
         f"{', '.join(done.columns)}); {done.rows:,} kept, {done.flipped:,} flipped, "
-        f"{done.dropped:,} dropped")  # fmt: skip
+        f"{done.dropped:,} dropped"
+    )
 
 
 def _write_head(folder: Path, head: Path | None) -> None:

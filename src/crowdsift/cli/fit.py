@@ -40,61 +40,143 @@ _RESOURCES = ("scheduler", "shards", "device", "checkpoint")
 
 
 def fit(
-    votes: opt.Votes, method: opt.Method = None, settings: opt.Settings = None,
-    tune: opt.Tune = False, dimensions: opt.Dimensions = None, format_: opt.FormatName = "auto",
-    columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,
-    unique: opt.Unique = None, skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None,
-    encoding: opt.Encoding = None, covariates: opt.Covariates = None,
-    features: opt.OldFeatures = None, classes: opt.Classes = None,
-    item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
-    item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
-    pooling: opt.Pooling = None, trusted: opt.Trusted = None, out: opt.OutFolder = None,
-    report: opt.ReportFile = None, table: opt.TableFile = None, scale: opt.Scale = "standard",
-    anchor: opt.Anchors = None, level: opt.Level = 0.9, dependent_by: opt.DependentBy = None,
-    time: opt.TimeColumn = None, robustness: opt.Robustness = False,
-    statistics: opt.Statistics = False, mturk_review: opt.MturkReview = None,
-    excel_safe: opt.ExcelSafe = None, as_json: opt.AsJson = False, sides: opt.Sides = None,
-    no_workers: opt.NoWorkers = False, hide_workers: opt.HideWorkers = False,
-    hide_key: opt.HideKey = None, partitions: opt.Partitions = False, query: opt.Query = None,
-    worker_from_path: opt.WorkerFromPath = None, worker_columns: opt.WorkerColumns = None,
-    style_control: opt.StyleControl = False, to_table: opt.ToTable = None,
-    start: opt.Start = None, checkpoint: opt.Checkpoint = None, engine: opt.EngineName = "auto",
-    device: opt.Device = None, scheduler: opt.Scheduler = None, shards: opt.Shards = None,
-    memory: opt.Memory = None, decimal_comma: opt.DecimalComma = False,
-    threads: opt.Threads = None, seed: opt.Seed = 0, quiet: opt.Quiet = False) -> None:  # fmt: skip
+    votes: opt.Votes,
+    method: opt.Method = None,
+    settings: opt.Settings = None,
+    tune: opt.Tune = False,
+    dimensions: opt.Dimensions = None,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    encoding: opt.Encoding = None,
+    covariates: opt.Covariates = None,
+    features: opt.OldFeatures = None,
+    classes: opt.Classes = None,
+    item_features: ItemFeaturesFile = None,
+    item_text: ItemTextFile = None,
+    item_features_missing: MissingFeatures = "error",
+    gold: opt.Gold = None,
+    by: opt.By = None,
+    pooling: opt.Pooling = None,
+    trusted: opt.Trusted = None,
+    out: opt.OutFolder = None,
+    report: opt.ReportFile = None,
+    table: opt.TableFile = None,
+    scale: opt.Scale = "standard",
+    anchor: opt.Anchors = None,
+    level: opt.Level = 0.9,
+    dependent_by: opt.DependentBy = None,
+    time: opt.TimeColumn = None,
+    robustness: opt.Robustness = False,
+    statistics: opt.Statistics = False,
+    mturk_review: opt.MturkReview = None,
+    excel_safe: opt.ExcelSafe = None,
+    as_json: opt.AsJson = False,
+    sides: opt.Sides = None,
+    no_workers: opt.NoWorkers = False,
+    hide_workers: opt.HideWorkers = False,
+    hide_key: opt.HideKey = None,
+    partitions: opt.Partitions = False,
+    query: opt.Query = None,
+    worker_from_path: opt.WorkerFromPath = None,
+    worker_columns: opt.WorkerColumns = None,
+    style_control: opt.StyleControl = False,
+    to_table: opt.ToTable = None,
+    start: opt.Start = None,
+    checkpoint: opt.Checkpoint = None,
+    engine: opt.EngineName = "auto",
+    device: opt.Device = None,
+    scheduler: opt.Scheduler = None,
+    shards: opt.Shards = None,
+    memory: opt.Memory = None,
+    decimal_comma: opt.DecimalComma = False,
+    threads: opt.Threads = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
+) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
 
     given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
     model = _named_model(method, given, dimensions, pooling, bool(by))
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
-    _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
-                    decimal_comma=decimal_comma and excel_safe is None)  # fmt: skip
+    _refuse_targets(
+        votes,
+        table,
+        to_table,
+        mturk_review if hidden else None,
+        scale,
+        decimal_comma=decimal_comma and excel_safe is None,
+    )
     options = read_options(
-        columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
-        covariates=covariates, features=features, query=query, threads=threads, encoding=encoding,
-        partitions=partitions, hide_workers=hidden, style_control=style_control,
-        worker_from_path=worker_from_path, worker_columns=worker_columns)  # fmt: skip
+        columns=columns,
+        format=format_,
+        values=values,
+        where=where,
+        unique=unique,
+        by=by,
+        skip_bad=skip_bad,
+        bad_rows=bad_rows,
+        no_workers=no_workers,
+        sides=sides,
+        memory=memory,
+        covariates=covariates,
+        features=features,
+        query=query,
+        threads=threads,
+        encoding=encoding,
+        partitions=partitions,
+        hide_workers=hidden,
+        style_control=style_control,
+        worker_from_path=worker_from_path,
+        worker_columns=worker_columns,
+    )
     resources = dict(zip(_RESOURCES, (scheduler, shards, device, checkpoint), strict=True))
     needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(
-            votes, options, dependent_by or next(iter(panel or [None])), time, quiet=quiet,
-            engine=(engine, resources), needs_rows=needs_rows, batch=bool(mturk_review),
-        )  # fmt: skip
+            votes,
+            options,
+            dependent_by or next(iter(panel or [None])),
+            time,
+            quiet=quiet,
+            engine=(engine, resources),
+            needs_rows=needs_rows,
+            batch=bool(mturk_review),
+        )
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
     _refuse_robustness(chosen, read if robustness else None)
     steps, title = _Steps(threads, quiet), f"Fitting {chosen.name}"
     with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
-            read, chosen if method or given else None, classes=classes, items=item_features,
-            item_text=item_text, item_features_missing=item_features_missing, gold=gold,
-            tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
-            level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads,
-            engine_options=resources, seed=seed, progress=progress, memory=memory or "",
-            trusted=panel)  # fmt: skip
+            read,
+            chosen if method or given else None,
+            classes=classes,
+            items=item_features,
+            item_text=item_text,
+            item_features_missing=item_features_missing,
+            gold=gold,
+            tune=tune,
+            dimensions=dimensions,
+            start=start,
+            scale=scale,
+            anchor=on_scale,
+            level=level,
+            dependent_by=rows,
+            pooling=pooling,
+            engine=engine,
+            threads=threads,
+            engine_options=resources,
+            seed=seed,
+            progress=progress,
+            memory=memory or "",
+            trusted=panel,
+        )
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)
     _write_review(result, rows, mturk_review, steps)
@@ -111,9 +193,7 @@ class _Steps:
         self.failed: list[str] = []
 
     @contextmanager
-    def step(
-        self, option: str, title: str = "", stages: Sequence[str] = ()
-    ) -> Iterator[Callable[[str], None] | None]:
+    def step(self, option: str, title: str = "", stages: Sequence[str] = ()) -> Iterator[Callable[[str], None] | None]:
         """Run a block; note its error and go on, so that no finished fit is lost."""
         try:
             with step_progress(title, stages, quiet=self.quiet or not title) as progress:
@@ -135,17 +215,16 @@ def _refuse_unused(
     """Refuse options that the method would ignore; the votes are read already."""
     from crowdsift.fitting import refuse_unused
 
-    refuse_unused(
-        model, True, covariates=bool(covariates), classes=bool(classes), tune=tune,
-        items=bool(items),
-    )  # fmt: skip
+    refuse_unused(model, True, covariates=bool(covariates), classes=bool(classes), tune=tune, items=bool(items))
 
 
 def _refuse_robustness(model: Any, votes: Any) -> None:
     """Refuse --robustness of rankings."""
     if getattr(votes, "choices", None) is not None and model.rankings != "pairs":
-        raise RequestError("--robustness removes votes on single pairs, and these votes are "
-                           "rankings; leave it out, or leave out workers and compare")  # fmt: skip
+        raise RequestError(
+            "--robustness removes votes on single pairs, and these votes are "
+            "rankings; leave it out, or leave out workers and compare"
+        )
 
 
 def _named_model(
@@ -161,15 +240,13 @@ def _named_model(
     if pooling is not None:
         crowdsift.model("sift", pooling=pooling)
         if not by:
-            raise RequestError("--pooling is for contexts; name their column with --by, or leave "
-                               "--pooling away")  # fmt: skip
+            raise RequestError("--pooling is for contexts; name their column with --by, or leave --pooling away")
     return model
 
 
 def _refuse_targets(
-    votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str,
-    *, decimal_comma: bool,
-) -> None:  # fmt: skip
+    votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str, *, decimal_comma: bool
+) -> None:
     """Refuse tables of unknown kind, scale or database, and a review of hidden workers."""
     # `decimal_comma` is asked for without the tables that it is for.
     from crowdsift.results import require_scale
@@ -193,9 +270,8 @@ def _refuse_targets(
 
 
 def _completed(
-    result: "Fit", steps: _Steps, intake: "Intake | None", robustness: bool, statistics: bool,
-    gold: str | None,
-) -> "Fit":  # fmt: skip
+    result: "Fit", steps: _Steps, intake: "Intake | None", robustness: bool, statistics: bool, gold: str | None
+) -> "Fit":
     """Add times of work where they are known, robustness and statistics where asked for."""
     if intake is not None and intake.work_seconds and result.worker_table.height:
         result = result.with_seconds(intake.work_seconds)
@@ -223,8 +299,7 @@ def _write_folders(
 
         with steps.step("--excel-safe"):
             write_excel_safe(result, excel_safe, decimal_comma=decimal_comma)
-            steps.written.append(f"{excel_safe}/items.csv, workers.csv, decisions.csv for "
-                                 "spreadsheets")  # fmt: skip
+            steps.written.append(f"{excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets")
 
 
 def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, steps: _Steps) -> None:
@@ -247,10 +322,7 @@ def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path 
         from crowdsift.report import STAGES, make_report
 
         with steps.step("--report", "Report:", STAGES) as progress:
-            make_report(
-                result, path=report, command=command_line(), threads=steps.threads,
-                progress=progress,
-            )  # fmt: skip
+            make_report(result, path=report, command=command_line(), threads=steps.threads, progress=progress)
             steps.written.append(str(report))
     if table is not None:
         from crowdsift.results import write_leaderboard

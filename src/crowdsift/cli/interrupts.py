@@ -30,12 +30,15 @@ class Interrupted(BaseException):
 @contextmanager
 def handle_signals(last: bool = False) -> Iterator[None]:
     """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP meanwhile, so that drafts are removed."""
-    # SIGHUP stays ignored where it was, as under nohup. `last`: the process ends with the block: a
-    # signal that comes later changes nothing, where the handlers from before would end it with a
-    # status that says that the work was not done.
+    # SIGHUP stays ignored where it was, as under nohup. `last`: the process ends with the block: a signal that comes
+    # later changes nothing, where the handlers from before would end it with a status that says that the work was not
+    # done.
     _seen.clear()
-    before = {number: signal.signal(number, _raise) for number in _HANDLED if number in _ALWAYS
-              or signal.getsignal(number) is not signal.SIG_IGN}  # fmt: skip
+    before = {
+        number: signal.signal(number, _raise)
+        for number in _HANDLED
+        if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

@@ -11,28 +11,37 @@ from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
 
-Askable = Annotated[str | None, READS, typer.Option(
-    help="Who may be asked: a file with the column worker and optionally capacity (the "
-    "most questions for each), or all. Without it anyone may answer."
-)]  # fmt: skip
-Items = Annotated[
-    str | None, READS,
-    typer.Option(help="A file with the column item: items that may have no vote yet."),
-]  # fmt: skip
-KeepIslands = Annotated[bool, typer.Option(
-    "--keep-islands",
-    help="Ask only within groups of items that are compared already; by default groups "
-    "are connected first.",
-)]  # fmt: skip
-Reask = Annotated[bool, typer.Option(
-    "--reask",
-    help="Second opinions instead: pairs that were judged, where the order or the worker who "
-    "judged is least certain.",
-)]  # fmt: skip
-Price = Annotated[str | None, typer.Option(
-    help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
-    "panel, and who tells most for the money is asked."
-)]  # fmt: skip
+Askable = Annotated[
+    str | None,
+    READS,
+    typer.Option(
+        help="Who may be asked: a file with the column worker and optionally capacity (the "
+        "most questions for each), or all. Without it anyone may answer."
+    ),
+]
+Items = Annotated[str | None, READS, typer.Option(help="A file with the column item: items that may have no vote yet.")]
+KeepIslands = Annotated[
+    bool,
+    typer.Option(
+        "--keep-islands",
+        help="Ask only within groups of items that are compared already; by default groups are connected first.",
+    ),
+]
+Reask = Annotated[
+    bool,
+    typer.Option(
+        "--reask",
+        help="Second opinions instead: pairs that were judged, where the order or the worker who "
+        "judged is least certain.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
+        "panel, and who tells most for the money is asked."
+    ),
+]
 
 
 def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
@@ -54,15 +63,28 @@ def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
 def next_(
     votes: opt.VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
-    workers: Askable = None, items: Items = None, keep_islands: KeepIslands = False,
-    reask: Reask = False, goal: opt.GoalText = "ranking", price: Price = None,
+    workers: Askable = None,
+    items: Items = None,
+    keep_islands: KeepIslands = False,
+    reask: Reask = False,
+    goal: opt.GoalText = "ranking",
+    price: Price = None,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
-    format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
-    where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, no_workers: opt.NoWorkers = False,
-    query: opt.Query = None, as_json: opt.AsJson = False, threads: opt.Threads = None,
-    seed: opt.Seed = 0, quiet: opt.Quiet = False,
-) -> None:  # fmt: skip
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    no_workers: opt.NoWorkers = False,
+    query: opt.Query = None,
+    as_json: opt.AsJson = False,
+    threads: opt.Threads = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
+) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
     import crowdsift
     from crowdsift import next_pairs, second_opinions
@@ -70,20 +92,33 @@ def next_(
 
     options = read_options(
         encoding=encoding,
-        columns=columns, format=format_, values=values, where=where, unique=unique,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, query=query, threads=threads,
-    )  # fmt: skip
+        columns=columns,
+        format=format_,
+        values=values,
+        where=where,
+        unique=unique,
+        skip_bad=skip_bad,
+        bad_rows=bad_rows,
+        no_workers=no_workers,
+        query=query,
+        threads=threads,
+    )
     saved = Path(votes).is_dir()
     given = crowdsift.load(votes) if saved else read_shown(votes, options, quiet=quiet)
     if reask:
         queries = second_opinions(given, pairs, threads=threads)
     else:
         queries = next_pairs(
-            given, pairs, workers=workers if workers in (None, "all") else read_capacities(workers),
+            given,
+            pairs,
+            workers=workers if workers in (None, "all") else read_capacities(workers),
             items=read_labels(items) if items else (),
-            islands="keep" if keep_islands else "connect", goal=goal,
-            prices=_prices(price, workers), seed=seed, threads=threads,
-        )  # fmt: skip
+            islands="keep" if keep_islands else "connect",
+            goal=goal,
+            prices=_prices(price, workers),
+            seed=seed,
+            threads=threads,
+        )
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")
     if out is not None:

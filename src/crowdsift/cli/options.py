@@ -27,10 +27,9 @@ class Reads:
 class Writes:
     """Marks a parameter that names a file, or a folder of files, that is written.
 
-    `files`: returns the names of the files that are written into a folder; None for a single file;
-    `replaces`: whether such a folder may be one that is read: a fit is loaded before it is
-    replaced; `place`: finds the path in all values of the command; None where nothing is written.
-    By default the path is the value of the parameter.
+    `files`: returns the names of the files that are written into a folder; None for a single file; `replaces`: whether
+    such a folder may be one that is read: a fit is loaded before it is replaced; `place`: finds the path in all values
+    of the command; None where nothing is written. By default the path is the value of the parameter.
     """
 
     files: Callable[[], tuple[str, ...]] | None = None
@@ -62,14 +61,14 @@ _MARKS = (Reads, Writes)
 def declared(command: Callable[..., None]) -> dict[str, Reads | Writes]:
     """Return the marks of a command's parameters by name."""
     hints = get_type_hints(command, include_extras=True)
-    marks = {name: [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, _MARKS)]
-             for name, hint in hints.items()}  # fmt: skip
+    marks = {
+        name: [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, _MARKS)]
+        for name, hint in hints.items()
+    }
     return {name: found[0] for name, found in marks.items() if found}
 
 
-def require_targets(
-    command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, str]
-) -> None:
+def require_targets(command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, str]) -> None:
     """Refuse outputs that cannot be written, that are read, or that are written twice."""
     from crowdsift.io import read_files, require_file, require_folder, require_separate
     from crowdsift.results import require_target
@@ -127,232 +126,292 @@ def _excel_files() -> tuple[str, ...]:
     return EXCEL_FILES
 
 
-Votes = Annotated[str, READS, typer.Argument(
-    metavar="VOTES",
-    help="CSV, TSV, JSON, JSONL or Parquet file (also .gz), a folder or a glob in quotes, or - "
-    "for standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
-    "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
-    "which are recognised by their columns.",
-)]  # fmt: skip
-FormatName = Annotated[str, typer.Option(
-    "--format",
-    help="auto (recognised by the columns), plain (winner,loser,worker and the like), "
-    "alpaca-eval, arena-hard, pandalm, verdicts, comparative-judgement, arena, arena-rank, "
-    "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings or "
-    "evalica.",
-)]  # fmt: skip
-Values = Annotated[
-    str | None, typer.Option(help="What answers mean, as A=left,B=right,C=tie,D=empty."),
-]  # fmt: skip
-Where = Annotated[str | None, typer.Option(
-    help="A condition in SQL on the columns, as \"AssignmentStatus != 'Rejected'\"; other rows "
-    "are left out."
-)]  # fmt: skip
+Votes = Annotated[
+    str,
+    READS,
+    typer.Argument(
+        metavar="VOTES",
+        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz), a folder or a glob in quotes, or - "
+        "for standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
+        "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
+        "which are recognised by their columns.",
+    ),
+]
+FormatName = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="auto (recognised by the columns), plain (winner,loser,worker and the like), "
+        "alpaca-eval, arena-hard, pandalm, verdicts, comparative-judgement, arena, arena-rank, "
+        "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings or "
+        "evalica.",
+    ),
+]
+Values = Annotated[str | None, typer.Option(help="What answers mean, as A=left,B=right,C=tie,D=empty.")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="A condition in SQL on the columns, as \"AssignmentStatus != 'Rejected'\"; other rows are left out."
+    ),
+]
 Unique = Annotated[
-    str | None,
-    typer.Option(help="Columns that name a row, as AssignmentId; of equal rows the first counts."),
+    str | None, typer.Option(help="Columns that name a row, as AssignmentId; of equal rows the first counts.")
 ]
-SkipBad = Annotated[bool, typer.Option(
-    "--skip-bad",
-    help="Set rows that cannot be used aside, into the file of --bad-rows, instead of "
-    "stopping at the first.",
-)]  # fmt: skip
+SkipBad = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad",
+        help="Set rows that cannot be used aside, into the file of --bad-rows, instead of stopping at the first.",
+    ),
+]
 BadRows = Annotated[
-    str | None, Writes(place=_bad_rows),
+    str | None,
+    Writes(place=_bad_rows),
     typer.Option(help="File for the rows set aside and their reasons; default bad-rows.csv."),
-]  # fmt: skip
-Encoding = Annotated[str | None, typer.Option(
-    help="The encoding of text files of votes, as cp1252 or utf-16; by default UTF-8, and "
-    "Windows-1252 is recognised."
-)]  # fmt: skip
-Partitions = Annotated[bool, typer.Option(
-    "--partitions", help="Folders named NAME=VALUE in the path are columns of their files."
-)]  # fmt: skip
-WorkerFromPath = Annotated[str | None, typer.Option(
-    "--worker-from-path",
-    metavar="[PATTERN]",
-    help="The path of a file names its worker: its folder or its name, whichever differs, or "
-    "{worker} in a pattern such as 'verdicts/{worker}/result.json'.",
-)]  # fmt: skip
-WorkerColumns = Annotated[str | None, typer.Option(
-    "--worker-columns",
-    help="Columns of answers, one for each worker, as annotator1,annotator2, or what their "
-    "names begin with, as annotator.",
-)]  # fmt: skip
-StyleControl = Annotated[bool, typer.Option(
-    "--style-control",
-    help="Covariates of style, from conv_metadata of Chatbot Arena: tokens, headers, lists and "
-    "bold text.",
-)]  # fmt: skip
-Quiet = Annotated[bool, typer.Option(
-    "--quiet",
-    help="Print warnings and errors only: no counts of rows, no progress, and tables only "
-    "where no file is written that has the results.",
-)]  # fmt: skip
-FitFolder = Annotated[Path, READS,
-    typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")]  # fmt: skip
-VotesOrFolder = Annotated[str, READS, typer.Argument(
-    metavar="VOTES",
-    help="Votes, as for fit; or the folder of a saved fit, which is not refitted.",
-)]  # fmt: skip
-Method = Annotated[str | None, typer.Option(
-    help="sift (default), bora-em, bora-map, bt (default without workers), rank-centrality, "
-    "crowd-bt, factor-bt, barp, htcv or hbtl."
-)]  # fmt: skip
-Settings = Annotated[list[str] | None,
-    typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6.")]  # fmt: skip
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="The encoding of text files of votes, as cp1252 or utf-16; by default UTF-8, and "
+        "Windows-1252 is recognised."
+    ),
+]
+Partitions = Annotated[
+    bool, typer.Option("--partitions", help="Folders named NAME=VALUE in the path are columns of their files.")
+]
+WorkerFromPath = Annotated[
+    str | None,
+    typer.Option(
+        "--worker-from-path",
+        metavar="[PATTERN]",
+        help="The path of a file names its worker: its folder or its name, whichever differs, or "
+        "{worker} in a pattern such as 'verdicts/{worker}/result.json'.",
+    ),
+]
+WorkerColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--worker-columns",
+        help="Columns of answers, one for each worker, as annotator1,annotator2, or what their "
+        "names begin with, as annotator.",
+    ),
+]
+StyleControl = Annotated[
+    bool,
+    typer.Option(
+        "--style-control",
+        help="Covariates of style, from conv_metadata of Chatbot Arena: tokens, headers, lists and bold text.",
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        help="Print warnings and errors only: no counts of rows, no progress, and tables only "
+        "where no file is written that has the results.",
+    ),
+]
+FitFolder = Annotated[Path, READS, typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")]
+VotesOrFolder = Annotated[
+    str,
+    READS,
+    typer.Argument(metavar="VOTES", help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="sift (default), bora-em, bora-map, bt (default without workers), rank-centrality, "
+        "crowd-bt, factor-bt, barp, htcv or hbtl."
+    ),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6.")
+]
 OutFolder = Annotated[
-    Path | None, Writes(fit_files, replaces=True),
+    Path | None,
+    Writes(fit_files, replaces=True),
     typer.Option(help="Folder for items.csv, workers.csv, decisions.csv and summary.json."),
-]  # fmt: skip
+]
 ReportFile = Annotated[
-    Path | None, Writes(),
-    typer.Option(help="File for the report, one HTML page that needs no network."),
-]  # fmt: skip
+    Path | None, Writes(), typer.Option(help="File for the report, one HTML page that needs no network.")
+]
 Start = Annotated[
-    Path | None, READS,
-    typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
-]  # fmt: skip
+    Path | None, READS, typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from.")
+]
 Columns = Annotated[
+    str | None, typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator.")
+]
+NoWorkers = Annotated[bool, typer.Option("--no-workers", help="The votes have no worker; pool them all.")]
+Sides = Annotated[
+    bool | None,
+    typer.Option(
+        "--sides/--no-sides",
+        help="Whether first/second (or left/right) is where the items were shown. Default: yes "
+        "for left,right columns, no for others.",
+    ),
+]
+Covariates = Annotated[
     str | None,
-    typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator."),
+    typer.Option(
+        "--covariates",
+        help="What may sway a vote beside quality, as chars,own: a column in favour of the first "
+        "item (numbers, or yes and no), or one for each item (left_chars, right_chars); "
+        "org=judge_org or org=VALUE: whose column org is equal to that. For sift and factor-bt.",
+    ),
 ]
-NoWorkers = Annotated[bool,
-    typer.Option("--no-workers", help="The votes have no worker; pool them all.")]  # fmt: skip
-Sides = Annotated[bool | None, typer.Option(
-    "--sides/--no-sides",
-    help="Whether first/second (or left/right) is where the items were shown. Default: yes "
-    "for left,right columns, no for others.",
-)]  # fmt: skip
-Covariates = Annotated[str | None, typer.Option(
-    "--covariates",
-    help="What may sway a vote beside quality, as chars,own: a column in favour of the first "
-    "item (numbers, or yes and no), or one for each item (left_chars, right_chars); "
-    "org=judge_org or org=VALUE: whose column org is equal to that. For sift and factor-bt.",
-)]  # fmt: skip
-OldFeatures = Annotated[str | None,
-    typer.Option("--features", hidden=True, help="The old name of --covariates.")]  # fmt: skip
-Classes = Annotated[
-    str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
-]  # fmt: skip
-Gold = Annotated[str | None, READS, typer.Option(
-    help="Pairs of known order, columns winner,loser (and that of --by): they settle which end "
-    "of the scores is up."
-)]  # fmt: skip
-By = Annotated[str | None, typer.Option(
-    help="A column of contexts (topic, prompt, scene): one ranking for each value, with the "
-    "same workers, and one over all; several as language,turn: one for each combination."
-)]  # fmt: skip
-Pooling = Annotated[str | None, typer.Option(
-    help="How contexts of --by that share items learn from each other (sift): auto (default), "
-    "by as much as the votes imply; none; or complete, as if they were one."
-)]  # fmt: skip
-Trusted = Annotated[list[str] | None, typer.Option(
-    metavar="COLUMN=VALUE",
-    help="The panel whose ranking is wanted, as panel=human; repeat for several values. Votes "
-    "of other panels, such as LLM judges, count as far as their biases allow (sift).",
-)]  # fmt: skip
-Tune = Annotated[
-    bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
+OldFeatures = Annotated[str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")]
+Classes = Annotated[str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp.")]
+Gold = Annotated[
+    str | None,
+    READS,
+    typer.Option(
+        help="Pairs of known order, columns winner,loser (and that of --by): they settle which end of the scores is up."
+    ),
 ]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of contexts (topic, prompt, scene): one ranking for each value, with the "
+        "same workers, and one over all; several as language,turn: one for each combination."
+    ),
+]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        help="How contexts of --by that share items learn from each other (sift): auto (default), "
+        "by as much as the votes imply; none; or complete, as if they were one."
+    ),
+]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="The panel whose ranking is wanted, as panel=human; repeat for several values. Votes "
+        "of other panels, such as LLM judges, count as far as their biases allow (sift).",
+    ),
+]
+Tune = Annotated[bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, disk or dask.")]
-Device = Annotated[
+Device = Annotated[str | None, typer.Option(help="The GPU of engine torch: cuda:0, cuda:1, ...; by default the first.")]
+Scheduler = Annotated[
     str | None,
-    typer.Option(help="The GPU of engine torch: cuda:0, cuda:1, ...; by default the first."),
+    typer.Option(
+        help="Scheduler of a Dask cluster, as tcp://host:8786, for --engine dask; without one "
+        "processes of this machine are started."
+    ),
 ]
-Scheduler = Annotated[str | None, typer.Option(
-    help="Scheduler of a Dask cluster, as tcp://host:8786, for --engine dask; without one "
-    "processes of this machine are started."
-)]  # fmt: skip
-Memory = Annotated[str | None, typer.Option(
-    help="How much memory to use, as 4GB: votes that need more are kept in files of TMPDIR."
-)]  # fmt: skip
+Memory = Annotated[
+    str | None, typer.Option(help="How much memory to use, as 4GB: votes that need more are kept in files of TMPDIR.")
+]
 Shards = Annotated[
-    int | None,
-    typer.Option(help="In how many parts --engine dask cuts the votes; default one per process."),
+    int | None, typer.Option(help="In how many parts --engine dask cuts the votes; default one per process.")
 ]
 Checkpoint = Annotated[
-    Path | None, Writes(checkpoint_files, replaces=True),
+    Path | None,
+    Writes(checkpoint_files, replaces=True),
     typer.Option(
         help="A folder for the iterate of the fit, written every ten seconds: --start FOLDER goes "
         "on from it. With --engine dask it is also kept where the cluster is lost."
     ),
-]  # fmt: skip
-Query = Annotated[str | None, typer.Option(
-    help="One SELECT whose columns are those of votes; VOTES is then postgresql://..., "
-    "sqlite:///FILE, duckdb:///FILE, or the path of such a file."
-)]  # fmt: skip
-ToTable = Annotated[str | None, typer.Option(
-    help="Write the tables NAME_items and NAME_workers, with --by NAME_overall, into the "
-    "database that the votes came from, in one transaction."
-)]  # fmt: skip
-Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
-Scale = Annotated[str, typer.Option(
-    help="The scale of scores: standard (the method's own), elo, logit or winrate; for a "
-    "worker of typical reliability."
-)]  # fmt: skip
-Anchors = Annotated[
-    list[str] | None,
-    typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200."),
 ]
-Dimensions = Annotated[str | None, typer.Option(
-    help="How many dimensions sift has: auto (default: one, unless more predict left-out votes "
-    "better), 1, 2, ..."
-)]  # fmt: skip
-Level = Annotated[float, typer.Option(help="The level of intervals, above 0.5 and below 1.")]
-Robustness = Annotated[bool, typer.Option(
-    "--robustness",
-    help="Find the fewest votes, and workers, whose removal would change the leader.",
-)]  # fmt: skip
-Statistics = Annotated[bool, typer.Option(
-    "--statistics",
-    help="Separation and split-half reliability, agreement, misfitting workers and items.",
-)]  # fmt: skip
-DependentBy = Annotated[str | None, typer.Option(
-    help="A column (prompt, task, session) whose equal values say that votes depend on each "
-    "other: intervals then count groups, not votes."
-)]  # fmt: skip
-TableFile = Annotated[
-    Path | None, Writes(),
-    typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
-]  # fmt: skip
-ExcelSafe = Annotated[
-    Path | None, Writes(_excel_files),
+Query = Annotated[
+    str | None,
     typer.Option(
-        "--excel-safe", metavar="FOLDER",
+        help="One SELECT whose columns are those of votes; VOTES is then postgresql://..., "
+        "sqlite:///FILE, duckdb:///FILE, or the path of such a file."
+    ),
+]
+ToTable = Annotated[
+    str | None,
+    typer.Option(
+        help="Write the tables NAME_items and NAME_workers, with --by NAME_overall, into the "
+        "database that the votes came from, in one transaction."
+    ),
+]
+Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="The scale of scores: standard (the method's own), elo, logit or winrate; for a "
+        "worker of typical reliability."
+    ),
+]
+Anchors = Annotated[
+    list[str] | None, typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200.")
+]
+Dimensions = Annotated[
+    str | None,
+    typer.Option(
+        help="How many dimensions sift has: auto (default: one, unless more predict left-out votes better), 1, 2, ..."
+    ),
+]
+Level = Annotated[float, typer.Option(help="The level of intervals, above 0.5 and below 1.")]
+Robustness = Annotated[
+    bool,
+    typer.Option("--robustness", help="Find the fewest votes, and workers, whose removal would change the leader."),
+]
+Statistics = Annotated[
+    bool,
+    typer.Option(
+        "--statistics", help="Separation and split-half reliability, agreement, misfitting workers and items."
+    ),
+]
+DependentBy = Annotated[
+    str | None,
+    typer.Option(
+        help="A column (prompt, task, session) whose equal values say that votes depend on each "
+        "other: intervals then count groups, not votes."
+    ),
+]
+TableFile = Annotated[
+    Path | None, Writes(), typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv.")
+]
+ExcelSafe = Annotated[
+    Path | None,
+    Writes(_excel_files),
+    typer.Option(
+        "--excel-safe",
+        metavar="FOLDER",
         help="Folder for items, workers and decisions as CSV for spreadsheets: labels that these "
         "would run as a formula begin with an apostrophe.",
     ),
-]  # fmt: skip
-DecimalComma = Annotated[bool, typer.Option(
-    "--decimal-comma",
-    help="With --excel-safe: commas in numbers and semicolons between columns, as spreadsheets "
-    "in most of Europe and South America expect.",
-)]  # fmt: skip
-MturkReview = Annotated[Path | None, Writes(), typer.Option(
-    "--mturk-review",
-    help="File for the Mechanical Turk batch with Approve or Reject filled in, for upload.",
-)]  # fmt: skip
-HideWorkers = Annotated[bool, typer.Option(
-    "--hide-workers",
-    help="Stable pseudonyms instead of the labels of workers, in all that is written.",
-)]  # fmt: skip
-HideKey = Annotated[Path | None, READS, typer.Option(
-    "--hide-key",
-    help="File of a secret key for the pseudonyms (made with: openssl rand -hex 32), without "
-    "which nobody can find out who is who from a list of labels. Implies --hide-workers.",
-)]  # fmt: skip
+]
+DecimalComma = Annotated[
+    bool,
+    typer.Option(
+        "--decimal-comma",
+        help="With --excel-safe: commas in numbers and semicolons between columns, as spreadsheets "
+        "in most of Europe and South America expect.",
+    ),
+]
+MturkReview = Annotated[
+    Path | None,
+    Writes(),
+    typer.Option(
+        "--mturk-review", help="File for the Mechanical Turk batch with Approve or Reject filled in, for upload."
+    ),
+]
+HideWorkers = Annotated[
+    bool,
+    typer.Option("--hide-workers", help="Stable pseudonyms instead of the labels of workers, in all that is written."),
+]
+HideKey = Annotated[
+    Path | None,
+    READS,
+    typer.Option(
+        "--hide-key",
+        help="File of a secret key for the pseudonyms (made with: openssl rand -hex 32), without "
+        "which nobody can find out who is who from a list of labels. Implies --hide-workers.",
+    ),
+]
 TimeColumn = Annotated[
-    str | None,
-    typer.Option("--time", help="A column of times: whose reliability changes is then tested."),
+    str | None, typer.Option("--time", help="A column of times: whose reliability changes is then tested.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
 
-def mapping(
-    text: str | None, option: str = "--columns", example: str = "winner=chosen"
-) -> dict[str, str] | None:
+def mapping(text: str | None, option: str = "--columns", example: str = "winner=chosen") -> dict[str, str] | None:
     """Pairs of winner=...,loser=...; a name with a comma cannot be given here."""
     if text is None:
         return None
@@ -401,23 +460,30 @@ def hyper_parameters(texts: list[str]) -> dict[str, Any]:
     return values
 
 
-ItemFeaturesFile = Annotated[list[str] | None, READS, typer.Option(
-    "--item-features",
-    help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
-    "(embeddings), beside a column item. May be given several times; for sift and bora-map.",
-)]  # fmt: skip
-ItemTextFile = Annotated[list[str] | None, READS, typer.Option(
-    "--item-text",
-    help="Texts of items, as FILE:COLUMN, from which features are made; for sift and bora-map.",
-)]  # fmt: skip
-MissingFeatures = Annotated[str, typer.Option(
-    "--item-features-missing",
-    help="Items without features: error, mean (they count as average) or drop (votes on them "
-    "are left out).",
-)]  # fmt: skip
-GoalText = Annotated[
-    str, typer.Option("--goal", help="What is to be found: first, top-K (as top-3) or ranking.")
+ItemFeaturesFile = Annotated[
+    list[str] | None,
+    READS,
+    typer.Option(
+        "--item-features",
+        help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
+        "(embeddings), beside a column item. May be given several times; for sift and bora-map.",
+    ),
 ]
+ItemTextFile = Annotated[
+    list[str] | None,
+    READS,
+    typer.Option(
+        "--item-text", help="Texts of items, as FILE:COLUMN, from which features are made; for sift and bora-map."
+    ),
+]
+MissingFeatures = Annotated[
+    str,
+    typer.Option(
+        "--item-features-missing",
+        help="Items without features: error, mean (they count as average) or drop (votes on them are left out).",
+    ),
+]
+GoalText = Annotated[str, typer.Option("--goal", help="What is to be found: first, top-K (as top-3) or ranking.")]
 
 
 def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[str]] | None:
@@ -425,11 +491,12 @@ def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[s
     if not given:
         return None
     if robustness:
-        raise RequestError("--robustness does not know the influence of votes on the scores of a "
-                           "trusted panel; leave --robustness or --trusted away")  # fmt: skip
+        raise RequestError(
+            "--robustness does not know the influence of votes on the scores of a "
+            "trusted panel; leave --robustness or --trusted away"
+        )
     pairs = [each.partition("=") for each in given]
     columns = {column for column, _, _ in pairs}
     if len(columns) != 1 or not all(all(pair) for pair in pairs):
-        raise RequestError("--trusted takes COLUMN=VALUE, as panel=human, of one column, not "
-                           f"{', '.join(given)}")  # fmt: skip
+        raise RequestError(f"--trusted takes COLUMN=VALUE, as panel=human, of one column, not {', '.join(given)}")
     return {columns.pop(): [value for _, _, value in pairs]}

@@ -24,19 +24,23 @@ def read_options(**given: Any) -> ReadOptions:
     known: dict[str, Any] = {
         "columns": mapping(given.get("columns"), "--columns", "winner=chosen"),
         "values": mapping(given.get("values"), "--values", "A=left"),
-        "format": given.get("format") or "auto", "where": given.get("where") or "",
-        "unique": names(given.get("unique")), "workers": not given.get("no_workers", False),
-        "sides": given.get("sides"), "covariates": names(given.get("covariates")),
-        "by": given.get("by") or "", "memory": given.get("memory") or "",
-        "query": given.get("query") or "", "encoding": given.get("encoding") or "",
+        "format": given.get("format") or "auto",
+        "where": given.get("where") or "",
+        "unique": names(given.get("unique")),
+        "workers": not given.get("no_workers", False),
+        "sides": given.get("sides"),
+        "covariates": names(given.get("covariates")),
+        "by": given.get("by") or "",
+        "memory": given.get("memory") or "",
+        "query": given.get("query") or "",
+        "encoding": given.get("encoding") or "",
         "partitions": given.get("partitions", False),
-        "worker_from_path": {None: False, "auto": True}.get(
-            path := given.get("worker_from_path"), path
-        ),
+        "worker_from_path": {None: False, "auto": True}.get(path := given.get("worker_from_path"), path),
         "worker_columns": names(given.get("worker_columns")),
-        "style_control": given.get("style_control", False), "threads": given.get("threads"),
+        "style_control": given.get("style_control", False),
+        "threads": given.get("threads"),
         "hide_workers": given.get("hide_workers"),
-    }  # fmt: skip
+    }
     if given.get("skip_bad"):
         known["skip_bad"] = given.get("bad_rows") or BAD_ROWS
     return ReadOptions(**known)
@@ -52,15 +56,20 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
 
 
 def read_for_fit(
-    votes: str, options: ReadOptions, group: str | None, time: str | None,
-    engine: tuple[str, dict[str, Any]], *, needs_rows: bool, batch: bool = False,
+    votes: str,
+    options: ReadOptions,
+    group: str | None,
+    time: str | None,
+    engine: tuple[str, dict[str, Any]],
+    *,
+    needs_rows: bool,
+    batch: bool = False,
     quiet: bool = False,
-) -> tuple[Comparisons, VoteRows | None]:  # fmt: skip
+) -> tuple[Comparisons, VoteRows | None]:
     """Read votes as `read_shown` does, with what later steps need of their rows."""
-    # `group`, `time`: the columns that say which votes go together, and when each was given;
-    # `engine`, `needs_rows`: a name and options; the engine reads the votes where it can, unless
-    # rows are needed here; `batch`: whether all rows are kept, to be written back to Mechanical
-    # Turk.
+    # `group`, `time`: the columns that say which votes go together, and when each was given; `engine`, `needs_rows`: a
+    # name and options; the engine reads the votes where it can, unless rows are needed here; `batch`: whether all rows
+    # are kept, to be written back to Mechanical Turk.
     from crowdsift.fitting import Resources, read_rows, votes_for_fit
 
     comparisons: Comparisons
@@ -68,8 +77,7 @@ def read_for_fit(
     if batch:
         comparisons, rows = read_rows(votes, options, group=group, time=time, batch=True)
     else:
-        comparisons, rows = votes_for_fit(votes, options, group, time, Resources(*engine),
-                                          needs_rows)  # fmt: skip
+        comparisons, rows = votes_for_fit(votes, options, group, time, Resources(*engine), needs_rows)
     say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

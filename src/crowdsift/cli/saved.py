@@ -8,27 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from crowdsift.cli import options as opt
-from crowdsift.cli.options import (
-    READS,
-    AsJson,
-    FitFolder,
-    HideKey,
-    HideWorkers,
-    Quiet,
-    Threads,
-    Writes,
-    fit_files,
-)
+from crowdsift.cli.options import READS, AsJson, FitFolder, HideKey, HideWorkers, Quiet, Threads, Writes, fit_files
 from crowdsift.cli.reading import read_options, say_intake
-from crowdsift.cli.terminal import (
-    command_line,
-    fit_progress,
-    print_text,
-    say,
-    step_progress,
-    to_json,
-    warn,
-)
+from crowdsift.cli.terminal import command_line, fit_progress, print_text, say, step_progress, to_json, warn
 
 
 def update(
@@ -39,20 +21,26 @@ def update(
         Writes(fit_files, replaces=True, place=lambda given: given["out"] or given["directory"]),
         typer.Option(help="Folder for the new fit; the same folder by default."),
     ] = None,
-    again: Annotated[
-        bool,
-        typer.Option("--again", help="Take votes that were taken already, once more."),
-    ] = False,
-    format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
-    where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, sides: opt.Sides = None,
-    partitions: opt.Partitions = False, worker_from_path: opt.WorkerFromPath = None,
-    worker_columns: opt.WorkerColumns = None, query: opt.Query = None,
-    gold: opt.Gold = None, hide_key: opt.HideKey = None,
+    again: Annotated[bool, typer.Option("--again", help="Take votes that were taken already, once more.")] = False,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    sides: opt.Sides = None,
+    partitions: opt.Partitions = False,
+    worker_from_path: opt.WorkerFromPath = None,
+    worker_columns: opt.WorkerColumns = None,
+    query: opt.Query = None,
+    gold: opt.Gold = None,
+    hide_key: opt.HideKey = None,
     as_json: opt.AsJson = False,
     threads: opt.Threads = None,
     quiet: opt.Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Go on from a saved fit with more votes; what was there is kept.
 
     The votes are read as those of the fit were, unless an option says otherwise.
@@ -63,10 +51,21 @@ def update(
 
     options = read_options(
         encoding=encoding,
-        columns=columns, format=format_, values=values, where=where, unique=unique, sides=sides,
-        skip_bad=skip_bad, bad_rows=bad_rows, partitions=partitions, query=query, threads=threads,
-        hide_workers=hide_key, worker_from_path=worker_from_path, worker_columns=worker_columns,
-    )  # fmt: skip
+        columns=columns,
+        format=format_,
+        values=values,
+        where=where,
+        unique=unique,
+        sides=sides,
+        skip_bad=skip_bad,
+        bad_rows=bad_rows,
+        partitions=partitions,
+        query=query,
+        threads=threads,
+        hide_workers=hide_key,
+        worker_from_path=worker_from_path,
+        worker_columns=worker_columns,
+    )
     given = {name: getattr(options, name) for name in options.changed()}
     with ExitStack() as hold:
         if directory.is_dir():  # from reading the fit to writing it, so that no update is lost
@@ -100,22 +99,28 @@ def _target(given: Mapping[str, Any]) -> Path | None:
 def report(
     directory: FitFolder,
     out: Annotated[
-        Path | None, Writes(place=_target),
+        Path | None,
+        Writes(place=_target),
         typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
-    refit: Annotated[bool, typer.Option(
-        "--refit",
-        help="Fit twice more, for predictions of left-out votes and for the ranking without "
-        "flagged workers.",
-    )] = False,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Fit twice more, for predictions of left-out votes and for the ranking without flagged workers.",
+        ),
+    ] = False,
     plots: Annotated[
-        Path | None, Writes(lambda: _PLOTS),
+        Path | None,
+        Writes(lambda: _PLOTS),
         typer.Option(help="Folder for the figures, each as PDF and as SVG, instead of a page."),
     ] = None,
-    hide_workers: HideWorkers = False, hide_key: HideKey = None, threads: Threads = None,
+    hide_workers: HideWorkers = False,
+    hide_key: HideKey = None,
+    threads: Threads = None,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make the report of a saved fit, without fitting again."""
     import crowdsift
     from crowdsift.report import STAGES, make_report
@@ -129,9 +134,8 @@ def report(
         found = found.hide_workers(hide_key)
     with step_progress("Report:", STAGES, quiet=quiet) as progress:
         make_report(
-            found, title=title, command=command_line(), refit=refit, threads=threads, path=out,
-            progress=progress,
-        )  # fmt: skip
+            found, title=title, command=command_line(), refit=refit, threads=threads, path=out, progress=progress
+        )
     if not quiet:
         say(f"Written: {out}")
 
@@ -161,18 +165,15 @@ def _write_plots(directory: Path, folder: Path, hidden: Any, quiet: bool) -> Non
 
 def compare(
     first: FitFolder,
-    second: Annotated[
-        Path, READS, typer.Argument(metavar="DIR", help="The folder of the second fit.")
-    ],
+    second: Annotated[Path, READS, typer.Argument(metavar="DIR", help="The folder of the second fit.")],
     plot: Annotated[
-        Path | None, Writes(),
-        typer.Option(help="File for a plot of the two scores: .pdf, .svg or .png."),
+        Path | None, Writes(), typer.Option(help="File for a plot of the two scores: .pdf, .svg or .png.")
     ] = None,
-    out: Annotated[
-        Path | None, Writes(), typer.Option(help="CSV file for the items of both.")
-    ] = None,
-    level: opt.Level = 0.9, as_json: AsJson = False, quiet: Quiet = False,
-) -> None:  # fmt: skip
+    out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the items of both.")] = None,
+    level: opt.Level = 0.9,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """Compare the scores of two saved fits: two sessions, or two panels, on the same items."""
     import crowdsift
     from crowdsift.io import replace_file
@@ -191,26 +192,34 @@ def compare(
             say(f"Written: {path}")
 
 
-Pairs = Annotated[str, READS, typer.Argument(
-    metavar="PAIRS",
-    help="A file with a pair a row: first and second (or left and right, winner and loser, "
-    "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
-    "where the fit has one; or - for standard input. Of a fit with features of items also a "
-    "file with the columns item and those of the features: scores of items without votes.",
-)]  # fmt: skip
-Unknown = Annotated[str, typer.Option(
-    help="What to do with items and workers without votes. error: refuse them by name. "
-    "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
-)]  # fmt: skip
+Pairs = Annotated[
+    str,
+    READS,
+    typer.Argument(
+        metavar="PAIRS",
+        help="A file with a pair a row: first and second (or left and right, winner and loser, "
+        "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
+        "where the fit has one; or - for standard input. Of a fit with features of items also a "
+        "file with the columns item and those of the features: scores of items without votes.",
+    ),
+]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="What to do with items and workers without votes. error: refuse them by name. "
+        "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
+    ),
+]
 
 
 def predict(
-    directory: FitFolder, pairs: Pairs, unknown: Unknown = "error",
-    out: Annotated[
-        Path | None, Writes(), typer.Option(help="CSV file for the predictions.")
-    ] = None,
-    as_json: AsJson = False, hide_key: HideKey = None,
-) -> None:  # fmt: skip
+    directory: FitFolder,
+    pairs: Pairs,
+    unknown: Unknown = "error",
+    out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the predictions.")] = None,
+    as_json: AsJson = False,
+    hide_key: HideKey = None,
+) -> None:
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io import has_items, read_pair_queries, replace_file
@@ -220,8 +229,7 @@ def predict(
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)
     else:
-        query = read_pair_queries(pairs, found.labels, found.worker_table["worker"].tolist(),
-                                  found.by)  # fmt: skip
+        query = read_pair_queries(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
         workers = labels_of_workers(found, query.worker, hide_key)
         result = predictions(found, query.first, query.second, workers, unknown=unknown)
     if out is not None:

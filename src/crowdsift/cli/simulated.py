@@ -14,25 +14,26 @@ def simulate(
     items: Annotated[int, typer.Option(help="How many items.")],
     comparisons: Annotated[int, typer.Option(help="How many votes.")],
     out: Annotated[
-        Path, Writes(lambda: ("votes.csv", "items.csv", "workers.csv")),
+        Path,
+        Writes(lambda: ("votes.csv", "items.csv", "workers.csv")),
         typer.Option(help="Folder for votes.csv, items.csv, workers.csv."),
     ],
-    workers: Annotated[
-        int | None, typer.Option(help="How many workers; with --like default as many as there.")
-    ] = None,
-    reliability: Annotated[
-        str | None, typer.Option(help="Draw reliabilities from LOW,HIGH, as -1,1.")
-    ] = None,
-    model: Annotated[str, typer.Option(
-        help="The model that votes are drawn from: bora-em, bt, rank-centrality, hbtl, htcv, "
-        "crowd-bt, factor-bt or barp."
-    )] = "bora-em",
+    workers: Annotated[int | None, typer.Option(help="How many workers; with --like default as many as there.")] = None,
+    reliability: Annotated[str | None, typer.Option(help="Draw reliabilities from LOW,HIGH, as -1,1.")] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The model that votes are drawn from: bora-em, bt, rank-centrality, hbtl, htcv, "
+            "crowd-bt, factor-bt or barp."
+        ),
+    ] = "bora-em",
     like: Annotated[
-        str | None, READS,
-        typer.Option(help="A file of votes: each worker votes as often as one in it."),
+        str | None, READS, typer.Option(help="A file of votes: each worker votes as often as one in it.")
     ] = None,
-    columns: Columns = None, query: Query = None, seed: Seed = 0,
-) -> None:  # fmt: skip
+    columns: Columns = None,
+    query: Query = None,
+    seed: Seed = 0,
+) -> None:
     """Draw votes from a model with known scores and workers."""
     import crowdsift
 
@@ -44,10 +45,14 @@ def simulate(
     if workers is None:
         raise RequestError("say how many workers with --workers, or take them --like VOTES")
     drawn = crowdsift.simulate(
-        items, workers, comparisons,
-        reliability=None if reliability is None else _interval(reliability), model=model,
-        loads=loads, seed=seed,
-    )  # fmt: skip
+        items,
+        workers,
+        comparisons,
+        reliability=None if reliability is None else _interval(reliability),
+        model=model,
+        loads=loads,
+        seed=seed,
+    )
     drawn.write(out)
     say(f"Written: {out}/votes.csv, items.csv, workers.csv ({comparisons} votes)")
 
@@ -62,13 +67,13 @@ def _interval(text: str) -> tuple[float, float]:
 
 def spam(
     votes: Votes,
-    kind: Annotated[
-        str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")
-    ],
+    kind: Annotated[str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")],
     percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
     out: Annotated[Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker.")],
-    columns: Columns = None, query: Query = None, seed: Seed = 0,
-) -> None:  # fmt: skip
+    columns: Columns = None,
+    query: Query = None,
+    seed: Seed = 0,
+) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
     from crowdsift.lab import write_votes
@@ -83,9 +88,7 @@ def spam(
 
 
 def demo(
-    out: Annotated[
-        Path, Writes(tuple), typer.Option(help="Folder for the votes and the fit.")
-    ] = Path("demo-output"),
+    out: Annotated[Path, Writes(tuple), typer.Option(help="Folder for the votes and the fit.")] = Path("demo-output"),
     seed: Seed = 0,
 ) -> None:
     """Simulate a crowd with spammers, fit it, and show what was found."""

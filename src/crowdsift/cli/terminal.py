@@ -69,8 +69,8 @@ def print_text(text: str) -> None:
 @contextmanager
 def whole_writes() -> Iterator[None]:
     """Make standard output write all that it is given, or raise an error."""
-    # Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system
-    # does not take: the end of a long text on a full disk, or in a pipe that does not block.
+    # Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system does not take: the
+    # end of a long text on a full disk, or in a pipe that does not block.
     before = sys.stdout
     try:
         raw = _WholeWrites(before.fileno())
@@ -79,9 +79,8 @@ def whole_writes() -> Iterator[None]:
         return
     before.flush()
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=before.encoding, errors="backslashreplace",
-        line_buffering=before.isatty(),
-    )  # fmt: skip
+        io.BufferedWriter(raw), encoding=before.encoding, errors="backslashreplace", line_buffering=before.isatty()
+    )
     ours = sys.stdout
     try:
         try:

@@ -25,23 +25,30 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "fastest_engine",
-           "named_options", "offers", "opened_engine", "read_by_engine"]  # fmt: skip
+__all__ = [
+    "ENGINES",
+    "MAPS",
+    "Choice",
+    "choose_engine",
+    "engine_choice",
+    "fastest_engine",
+    "named_options",
+    "offers",
+    "opened_engine",
+    "read_by_engine",
+]
 
 # Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
 _NEEDED = 80
 # Bytes a pair of items that `grid` holds in memory where votes are in files, measured at 2e6 votes.
 _NEEDED_BY_PAIRS = 160
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
-ENGINES = {
-    "cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded",
-    "torch": "crowdsift.engines.torch",
-}  # fmt: skip
+ENGINES = {"cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded", "torch": "crowdsift.engines.torch"}
 # Engines made of shards of others that live elsewhere; they have options, and are closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
-# By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of
-# one thread of the compiled core, of the fastest method that needs it; seconds a vote of a GPU; and
-# seconds until that has begun, for PyTorch, the device and kernels compiled earlier.
+# By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of one thread of the
+# compiled core, of the fastest method that needs it; seconds a vote of a GPU; and seconds until that has begun, for
+# PyTorch, the device and kernels compiled earlier.
 _CORE = {"slopes": 1.0e-7, "em": 1.3e-6, "likelihood": 1.0e-5, "grid": 2.2e-6}
 _GPU = {"slopes": 6.0e-9, "em": 3.0e-8, "likelihood": 2.0e-6, "grid": 2.2e-8}
 _START = {"slopes": 5.2, "em": 6.0, "likelihood": 5.2, "grid": 6.3}
@@ -55,9 +62,8 @@ class Choice(NamedTuple):
 
 
 def choose_engine(
-    name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None,
-    needs: str | None = None,
-) -> Engine:  # fmt: skip
+    name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None, needs: str | None = None
+) -> Engine:
     """Return the engine of that name over the comparisons; `device` is one of PyTorch."""
     # `needs` is the capability that will be used, for engines that check its memory first.
     chosen = engine_choice(name, comparisons, {"device": device}, needs, threads).name
@@ -71,20 +77,22 @@ def choose_engine(
 
 
 def engine_choice(
-    name: str, comparisons: Comparisons, options: Mapping[str, Any] | None = None,
-    needs: str | None = None, threads: int | None = None,
-) -> Choice:  # fmt: skip
+    name: str,
+    comparisons: Comparisons,
+    options: Mapping[str, Any] | None = None,
+    needs: str | None = None,
+    threads: int | None = None,
+) -> Choice:
     """Choose the engine for a name, these comparisons and the engine's options; give the reason."""
-    # `needs` is the capability that will be used, with that number of threads. Engine 'torch'
-    # without a usable GPU becomes 'cpu', unless a device is named or Triton's interpreter is on.
+    # `needs` is the capability that will be used, with that number of threads. Engine 'torch' without a usable GPU
+    # becomes 'cpu', unless a device is named or Triton's interpreter is on.
     if not isinstance(name, str) or name not in ("auto", *ENGINES, *MAPS):
         known = ", ".join((*ENGINES, *MAPS))
         raise RequestError(f"unknown engine {name!r}; the engines are auto, {known}")
     given = named_options(options)
     memory, device = given.get("memory"), given.get("device")
     if device is not None and name not in ("auto", "torch"):
-        raise RequestError(f"device {device!r} is one of engine 'torch'; with engine {name!r} "
-                           "leave it out")  # fmt: skip
+        raise RequestError(f"device {device!r} is one of engine 'torch'; with engine {name!r} leave it out")
     memory_counts = device is None and name in ("auto", "cpu")
     if memory is not None and memory_counts and not _fits(comparisons, memory):
         if needs == "grid":
@@ -127,8 +135,9 @@ def _installed(module: str) -> bool:
 
 def _require_pytorch() -> None:
     if not _installed("torch"):
-        raise RequestError("engine 'torch' needs PyTorch, which is not installed: pip install "
-                           "'crowdsift[gpu]', or use engine 'cpu'")  # fmt: skip
+        raise RequestError(
+            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', or use engine 'cpu'"
+        )
 
 
 def _gpu_fault() -> str | None:
@@ -164,12 +173,11 @@ def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @contextmanager
 def opened_engine(
-    name: str, comparisons: Comparisons, threads: int | None, needs: str,
-    options: Mapping[str, Any] | None = None,
-) -> Iterator[Engine]:  # fmt: skip
+    name: str, comparisons: Comparisons, threads: int | None, needs: str, options: Mapping[str, Any] | None = None
+) -> Iterator[Engine]:
     """Yield the engine of that name with its options, closed in the end."""
-    # `options`: of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which
-    # shards are kept in files, for all; `device` for torch.
+    # `options`: of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are kept in
+    # files, for all; `device` for torch.
     if not isinstance(name, str):
         raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
     given = named_options(options)
@@ -221,10 +229,12 @@ def _require_pairs(comparisons: Comparisons, memory: str) -> None:
     needed = min(_NEEDED_BY_PAIRS * pairs, _NEEDED * votes)
     if needed <= max(size_of(memory), SMALL):
         return
-    raise ResourceError(f"sift holds arrays over pairs of items in memory: {votes:,} votes on up "
-                        f"to {pairs:,} pairs take about {readable(needed)}, and --memory allows "
-                        f"{readable(size_of(memory))}. Give --memory {int(1.01 * needed / 1e6)}MB, "
-                        "or use bora-map or bt, which hold none")  # fmt: skip
+    raise ResourceError(
+        f"sift holds arrays over pairs of items in memory: {votes:,} votes on up "
+        f"to {pairs:,} pairs take about {readable(needed)}, and --memory allows "
+        f"{readable(size_of(memory))}. Give --memory {int(1.01 * needed / 1e6)}MB, "
+        "or use bora-map or bt, which hold none"
+    )
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Engines hold the votes and offer passes over them; solvers hold the iterate.
 
-A solver does not know where the arithmetic runs, an engine does not know any model. Arrays over
-votes never leave an engine. What a pass leaves behind is returned as an object with passes of its
-own, never as hidden state that the next call must find.
+A solver does not know where the arithmetic runs, an engine does not know any model. Arrays over votes never leave an
+engine. What a pass leaves behind is returned as an object with passes of its own, never as hidden state that the next
+call must find.
 
-Throughout d = scores[first] - scores[second] and p = σ(slope·d); an outcome y with weight n counts
-as n·y wins and n·(1 - y) losses.
+Throughout d = scores[first] - scores[second] and p = σ(slope·d); an outcome y with weight n counts as n·y wins and n·(1
+- y) losses.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
 class Facts:
     """What is known of the votes of an engine without a pass.
 
-    `component` is, of every item, the number of its connected component; the last `n_gold` workers
-    are gold, of known reliability; `ties` says whether one half is an outcome of its own;
-    `sides_known` whether `first` is where an item was shown; `loads` are the numbers of votes of
-    every worker, weights counted.
+    `component` is, of every item, the number of its connected component; the last `n_gold` workers are gold, of known
+    reliability; `ties` says whether one half is an outcome of its own; `sides_known` whether `first` is where an item
+    was shown; `loads` are the numbers of votes of every worker, weights counted.
     """
 
     n_items: int
@@ -50,19 +49,25 @@ class Facts:
 
     @classmethod
     def of(
-        cls, comparisons: Comparisons, component: NDArray[np.uint32],
-        total_weight: float | None = None, ties: bool | None = None,
-    ) -> Facts:  # fmt: skip
+        cls,
+        comparisons: Comparisons,
+        component: NDArray[np.uint32],
+        total_weight: float | None = None,
+        ties: bool | None = None,
+    ) -> Facts:
         """Return the facts of comparisons, given their components and what an engine knows."""
         features = comparisons.features
         return cls(
-            n_items=comparisons.n_items, n_workers=comparisons.n_workers,
+            n_items=comparisons.n_items,
+            n_workers=comparisons.n_workers,
             n_features=0 if features is None else features.shape[1],
             total_weight=comparisons.total_weight if total_weight is None else total_weight,
             sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes if ties is None else ties, n_gold=comparisons.n_gold,
-            component=component, loads=comparisons.loads,
-        )  # fmt: skip
+            ties=comparisons.ties_are_outcomes if ties is None else ties,
+            n_gold=comparisons.n_gold,
+            component=component,
+            loads=comparisons.loads,
+        )
 
 
 class PassCount:
@@ -84,10 +89,9 @@ class PassCount:
 class Tally(NamedTuple):
     """What is counted of votes, weights included.
 
-    Of every worker: `agreed`, decided votes (y not ½) for the item of better rank; `ranked`,
-    decided votes between items of different rank; `decided`; `leaning`, those for the first item
-    less those for the second; `loads`, all votes. Of every item: `appearances`, all votes,
-    `wins` and `losses`, a tie counting half in each.
+    Of every worker: `agreed`, decided votes (y not ½) for the item of better rank; `ranked`, decided votes between
+    items of different rank; `decided`; `leaning`, those for the first item less those for the second; `loads`, all
+    votes. Of every item: `appearances`, all votes, `wins` and `losses`, a tie counting half in each.
     """
 
     agreed: Workers
@@ -109,16 +113,16 @@ class Counts(Protocol):
     def margins(self, prior: float) -> Operator:
         """Return the antisymmetric matrix of smoothed margins, for one comparison per pair.
 
-        A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
-        c·x[first] from second.
+        A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes c·x[first] from
+        second.
         """
 
 
 class SlopePrior(NamedTuple):
     """Slopes are N(mean, 1/precision); Newton steps end when one is at most `last_step` long.
 
-    Relative to the slope or, where votes hold little on it, to its standard deviation; the error
-    that is left is of the order of its square.
+    Relative to the slope or, where votes hold little on it, to its standard deviation; the error that is left is of the
+    order of its square.
     """
 
     mean: float
@@ -129,9 +133,8 @@ class SlopePrior(NamedTuple):
 class Profile(NamedTuple):
     """The logistic log-likelihood as a function of the scores alone.
 
-    `gradient` is that in the scores; `slopes` and their `curvature`, prior included (infinite where
-    slopes were given). `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes
-    eliminated; its diagonal is that of A.
+    `gradient` is that in the scores; `slopes` and their `curvature`, prior included (infinite where slopes were given).
+    `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes eliminated; its diagonal is that of A.
     """
 
     value: Total
@@ -157,14 +160,13 @@ class Slopes(Protocol):
         """Σ n·log p."""
 
     def profile(
-        self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *,
-        resolution: float = 0.0,
-    ) -> Profile:  # fmt: skip
+        self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *, resolution: float = 0.0
+    ) -> Profile:
         """Return the log-likelihood with the slopes given or, with a prior, each at its optimum.
 
-        Each then minimises -log-likelihood + ½·precision·(slope - mean)², from the one given.
-        `resolution` is the smallest step of a score that the gradient must resolve: where it is
-        large an engine may add up in single precision. Without a prior all slopes are equal.
+        Each then minimises -log-likelihood + ½·precision·(slope - mean)², from the one given. `resolution` is the
+        smallest step of a score that the gradient must resolve: where it is large an engine may add up in single
+        precision. Without a prior all slopes are equal.
         """
 
     def curvature(self, scores: Items, slopes: Workers) -> ScoreCurvature:
@@ -198,8 +200,8 @@ class EM(Protocol):
     def e_step(self, scores: Items, slopes: Workers, *, resolution: float = 0.0) -> EStep:
         """Return the E-step; what it keeps of votes is used by the M-step.
 
-        `resolution` is the smallest step of a score that the M-step must resolve: where it is large
-        an engine may keep E[ω] in single precision.
+        `resolution` is the smallest step of a score that the M-step must resolve: where it is large an engine may keep
+        E[ω] in single precision.
         """
 
 
@@ -216,8 +218,8 @@ class Schur(Protocol):
 class Curvature(NamedTuple):
     """A log-likelihood with parameters of workers: value, gradients, worker blocks.
 
-    `items` is the gradient in the scores, `workers` (M x p) that in the workers' parameters,
-    `blocks` (M x p x p) the negative Hessian in them.
+    `items` is the gradient in the scores, `workers` (M x p) that in the workers' parameters, `blocks` (M x p x p) the
+    negative Hessian in them.
     """
 
     value: Total
@@ -234,13 +236,20 @@ class Likelihood(Protocol):
         """Value and derivatives in scores and workers' parameters."""
 
     def fit_workers(
-        self, likelihood: str, scores: Items, theta: Workers, *, centre: Vector, penalty: float,
-        bounds: tuple[float, float], tolerance: float = 1e-9,
-    ) -> Workers:  # fmt: skip
+        self,
+        likelihood: str,
+        scores: Items,
+        theta: Workers,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+        tolerance: float = 1e-9,
+    ) -> Workers:
         """Every worker's parameters at the maximum of its own penalised likelihood.
 
-        Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these
-        scores, from `theta`, until no entry of its gradient is above the tolerance.
+        Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these scores, from `theta`,
+        until no entry of its gradient is above the tolerance.
         """
 
 
@@ -293,8 +302,8 @@ class Engine(Protocol):
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """Split every worker by context; return None without contexts.
 
-        With fewer than `enough` votes in all contexts but one a worker is not taken apart, and
-        votes in contexts with fewer stay together, in the context -1.
+        With fewer than `enough` votes in all contexts but one a worker is not taken apart, and votes in contexts with
+        fewer stay together, in the context -1.
         """
 
 

@@ -45,13 +45,11 @@ class CovariatePasses(Protocol):
     ) -> tuple[Vector, Vector, Vector]:
         """Σ n log Z of workers and wanted types, its gradient and minus its Hessian in γ.
 
-        `m` and `v` are the cavities of d, integrated over; `gamma` are coefficients, workers x
-        types x covariates. Side-only types have no derivatives.
+        `m` and `v` are the cavities of d, integrated over; `gamma` are coefficients, workers x types x covariates.
+        Side-only types have no derivatives.
         """
 
-    def moments(
-        self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
-    ) -> tuple[Vector, Vector]:
+    def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
         """α and λ of every vote in the means of (d, η), averaged over types of mass q.
 
         `m` and `V` are the joint cavities; a type's η is c·`shift` beside their mean.

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 class DenseOperator:
     """A symmetric matrix; its diagonal for preconditioning may be given apart, and its pairs."""
 
-    def __init__(
-        self, matrix: Vector, diagonal: Vector | None = None, pairs: WeightedPairs | None = None
-    ) -> None:
+    def __init__(self, matrix: Vector, diagonal: Vector | None = None, pairs: WeightedPairs | None = None) -> None:
         self._matrix, self._pairs = matrix, pairs
         self._diagonal = np.diag(matrix).copy() if diagonal is None else diagonal
 
@@ -42,17 +40,13 @@ class DenseOperator:
             raise TypeError("the matrix is no Laplacian of pairs")
         return self._pairs
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """By factorisation."""
         x = np.linalg.solve(self._matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
 
-def laplacian(
-    n_items: int, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector
-) -> DenseOperator:
+def laplacian(n_items: int, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector) -> DenseOperator:
     """Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
     matrix = np.zeros((n_items, n_items))
     for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
@@ -81,8 +75,9 @@ class TypeTable:
         return (
             np.concatenate([beta, none], axis=1),
             np.concatenate([np.repeat(widths, own.shape[1]), side_only_widths]),
-            np.concatenate([np.zeros(beta.shape[1]), side_only]), regular.astype(np.float64),
-        )  # fmt: skip
+            np.concatenate([np.zeros(beta.shape[1]), side_only]),
+            regular.astype(np.float64),
+        )
 
     def reliabilities(self) -> Vector:
         """Return the signed grid of every worker, a row each."""
@@ -91,9 +86,7 @@ class TypeTable:
             points[s] = mirrored(levels)
         return points
 
-    def posterior(
-        self, prior: Vector, own: WorkerPriors | None, among: Vector | float = 1.0
-    ) -> tuple[Vector, Vector]:
+    def posterior(self, prior: Vector, own: WorkerPriors | None, among: Vector | float = 1.0) -> tuple[Vector, Vector]:
         """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
         priors = np.tile(prior, (self._n, 1))
         if own is not None:
@@ -157,18 +150,17 @@ class TypeTable:
         return len(self.shape.widths) * (2 * len(self.levels) + 1)
 
 
-# A worker is refined where its posterior is narrower than NARROW cells of its grid; its adaptive
-# grid spans SPAN standard deviations to each side, and moves when an end would by SLACK of it.
+# A worker is refined where its posterior is narrower than NARROW cells of its grid; its adaptive grid spans SPAN
+# standard deviations to each side, and moves when an end would by SLACK of it.
 NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
 
 
 def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
     """Levels that resolve a worker's likelihood of types, or None where the common ones do."""
-    # A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior
-    # is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them unless
-    # they become twice as coarse. They are evenly spaced over mean ± `SPAN` sd, within the common
-    # grid; since a likelihood in one cell shows no width, never over less than 1.5 cells to each
-    # side: refinement goes in steps. Levels whose ends would move little stay.
+    # A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior is the same for
+    # all) is narrower than `NARROW` cells of the common grid, and keeps them unless they become twice as coarse. They
+    # are evenly spaced over mean ± `SPAN` sd, within the common grid; since a likelihood in one cell shows no width,
+    # never over less than 1.5 cells to each side: refinement goes in steps. Levels whose ends would move little stay.
     levels = common if own is None else own
     half = len(levels)
     size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)

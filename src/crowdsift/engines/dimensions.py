@@ -1,9 +1,9 @@
 """Passes over votes in several dimensions: z = a·(x_first - x_second) + γ.
 
-Positions x are items x D. The weights of a worker are a and, where sides are used, γ behind them: E
-numbers. The covariance of positions is one matrix of (items x D) rows, or a D x D block per item. A
-vote has the outcomes of Rao and Kupper with the tie width of its worker. Every pass takes a part of
-the votes: all, those kept, or those left out (one of seven, by a hash; gold is never left out).
+Positions x are items x D. The weights of a worker are a and, where sides are used, γ behind them: E numbers. The
+covariance of positions is one matrix of (items x D) rows, or a D x D block per item. A vote has the outcomes of Rao and
+Kupper with the tie width of its worker. Every pass takes a part of the votes: all, those kept, or those left out (one
+of seven, by a hash; gold is never left out).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Part(IntEnum):
 class Crowd(NamedTuple):
     """The prior of weights: N(mean, precision⁻¹), mirrored (a, not γ), random (a = 0), one-sided.
 
-    `log_shares` are those of the four classes in this order; `one_sided` is the precision of γ of
-    one-sided workers, `gold` that of the weights of gold.
+    `log_shares` are those of the four classes in this order; `one_sided` is the precision of γ of one-sided workers,
+    `gold` that of the weights of gold.
     """
 
     mean: Vector
@@ -44,10 +44,10 @@ class Crowd(NamedTuple):
 class DimensionUpdate(NamedTuple):
     """What a pass of variational Bayes over workers returns.
 
-    Of workers the means and second moments of the weights and the shares of the classes;
-    `population` holds sums over workers: shares of the classes, then first and second moments of
-    the weights of the population, mirrored ones turned back. `bound` is that of the evidence, items
-    apart. Items receive `rhs` and the matrix `system`, whose diagonal is a D x D block per item.
+    Of workers the means and second moments of the weights and the shares of the classes; `population` holds sums over
+    workers: shares of the classes, then first and second moments of the weights of the population, mirrored ones turned
+    back. `bound` is that of the evidence, items apart. Items receive `rhs` and the matrix `system`, whose diagonal is a
+    D x D block per item.
     """
 
     weights: Workers
@@ -63,44 +63,54 @@ class Dimensions(Protocol):
     """Passes over votes in several dimensions."""
 
     def update(
-        self, positions: Items, covariance: Items, crowd: Crowd, weights: Workers,
-        second: Workers, width: Workers, ties: bool, part: int,
-    ) -> DimensionUpdate:  # fmt: skip
+        self,
+        positions: Items,
+        covariance: Items,
+        crowd: Crowd,
+        weights: Workers,
+        second: Workers,
+        width: Workers,
+        ties: bool,
+        part: int,
+    ) -> DimensionUpdate:
         """Update the weights of every worker, from its moments before."""
 
     def residuals(
-        self, positions: Items, weights: Workers, width: Workers, taken: Workers, ties: bool,
-        part: int,
-    ) -> Operator:  # fmt: skip
+        self, positions: Items, weights: Workers, width: Workers, taken: Workers, ties: bool, part: int
+    ) -> Operator:
         """Return Σ_s (u u' - Σ r² e e'), r the residuals of a worker's votes and u = Σ r e.
 
         Over the workers who are taken: those whose entry is not 0.
 
-        In products with several columns half the votes are turned in all columns but the first:
-        what chance does. The diagonal is that of Σ r² e e'.
+        In products with several columns half the votes are turned in all columns but the first: what chance does. The
+        diagonal is that of Σ r² e e'.
         """
 
     def log_probability(
-        self, positions: Items, covariance: Items, weights: Workers, second: Workers,
-        width: Workers, ties: bool, part: int,
-    ) -> tuple[Total, Total]:  # fmt: skip
+        self,
+        positions: Items,
+        covariance: Items,
+        weights: Workers,
+        second: Workers,
+        width: Workers,
+        ties: bool,
+        part: int,
+    ) -> tuple[Total, Total]:
         """Return the log-probability of votes, gold apart, and their weight."""
 
     def class_evidence(
-        self, positions: Items, covariance: Items, crowd: Crowd, weights: Workers,
-        width: Workers, ties: bool,
-    ) -> Workers:  # fmt: skip
+        self, positions: Items, covariance: Items, crowd: Crowd, weights: Workers, width: Workers, ties: bool
+    ) -> Workers:
         """Return log mean likelihoods of mirrored, random, population and one-sided weights.
 
         By Laplace's approximation; the last column is there if the weights have a side.
         """
 
     def response(
-        self, positions: Items, crowd: Crowd, weights: Workers, shares: Workers, width: Workers,
-        ties: bool,
-    ) -> Totals:  # fmt: skip
+        self, positions: Items, crowd: Crowd, weights: Workers, shares: Workers, width: Workers, ties: bool
+    ) -> Totals:
         """Return minus the second derivatives of the log-posterior, prior of positions apart.
 
-        In the positions (items x D rows), μ with the mean side (E) and the weights of gold (D);
-        the weights of the other workers are eliminated.
+        In the positions (items x D rows), μ with the mean side (E) and the weights of gold (D); the weights of the
+        other workers are eliminated.
         """

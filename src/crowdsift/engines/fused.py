@@ -1,9 +1,9 @@
 """What an engine may do in one call beside its passes: an optional capability of the protocols.
 
-Where a call costs more than its work, as on a GPU, a loop of passes is better done where the votes
-are. What implements a protocol of `base`, `grid` or `operators` offers this by having the methods
-of one below, too. A solver asks with `isinstance` and does the loop itself where it is not offered,
-or where the answer is None; either way the result is the same. Shards never offer it.
+Where a call costs more than its work, as on a GPU, a loop of passes is better done where the votes are. What implements
+a protocol of `base`, `grid` or `operators` offers this by having the methods of one below, too. A solver asks with
+`isinstance` and does the loop itself where it is not offered, or where the answer is None; either way the result is the
+same. Shards never offer it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,11 @@ class FusedSites(Protocol):
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
         """As `solvers.ep.items.loopy_bp`, over the pairs of the last `system`.
 
-        At most so many sweeps, until no message moves by more than `tolerance` times the diagonal;
-        from no messages if `fresh`, else from those of the call before.
+        At most so many sweeps, until no message moves by more than `tolerance` times the diagonal; from no messages if
+        `fresh`, else from those of the call before.
         """
 
-    def quantiles(
-        self, points: Vector, masses: Vector, levels: Vector, atom: Vector
-    ) -> Vector | None:
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
         """As `solvers.ep.summaries.quantiles`."""
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
@@ -70,9 +68,9 @@ class FusedSites(Protocol):
 class TypeMarginals(NamedTuple):
     """Of posteriors over types, a row per worker: what they say of one thing at a time.
 
-    `points` are the reliabilities, `reliability` their masses over all tie widths, `width` those of
-    tie widths over all reliabilities, `side_only` those of side-only types; `chosen` are types at
-    evenly spaced quantiles, in the order of types.
+    `points` are the reliabilities, `reliability` their masses over all tie widths, `width` those of tie widths over all
+    reliabilities, `side_only` those of side-only types; `chosen` are types at evenly spaced quantiles, in the order of
+    types.
     """
 
     points: Vector
@@ -86,14 +84,10 @@ class TypeMarginals(NamedTuple):
 class SummedSites(Protocol):
     """`GridSites` that sum up posteriors worker by worker: no array of workers by types is made."""
 
-    def marginals(
-        self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None
-    ) -> TypeMarginals:
+    def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
         """Marginals of `posteriors`, with so many types of every worker."""
 
-    def quantiles(
-        self, points: Vector, masses: Vector, levels: Vector, atom: Vector
-    ) -> Vector | None:
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
         """As `solvers.ep.summaries.quantiles`."""
 
 
@@ -102,9 +96,8 @@ class FusedLaplacian(Protocol):
     """An `Operator` that solves for many right-hand sides at once."""
 
     def solve_rows(
-        self, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float,
-        tolerance: float, most: int = 1_000,
-    ) -> NDArray[np.float32]:  # fmt: skip
+        self, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float, tolerance: float, most: int = 1_000
+    ) -> NDArray[np.float32]:
         """Solve (A + shift I) x = b for every row b, in single precision."""
 
     def pair_distances(self, rows: NDArray[np.float32]) -> Vector:
@@ -112,9 +105,8 @@ class FusedLaplacian(Protocol):
 
 
 def solve_rows(
-    operator: Operator, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float,
-    tolerance: float,
-) -> NDArray[np.float32]:  # fmt: skip
+    operator: Operator, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float, tolerance: float
+) -> NDArray[np.float32]:
     """Solve for every row: at once where the operator can, else one after the other."""
     if isinstance(operator, FusedLaplacian):
         return operator.solve_rows(rhs, start, shift=shift, tolerance=tolerance)

@@ -1,21 +1,18 @@
 """Expectation propagation over a grid of worker types: what an engine offers.
 
-A regular worker is of a type (β, δ): its reliability is a point of a symmetric grid of 2H + 1
-points, given by the H positive levels; its tie width is one of D widths. Where sides are used it
-also has a side bias γ ~ N(g0, t²), and there are side-only types, which do not depend on the items.
-A prior over types has D·(2H + 1) + P entries: for every width the reliabilities in rising order,
-then the side-only types.
+A regular worker is of a type (β, δ): its reliability is a point of a symmetric grid of 2H + 1 points, given by the H
+positive levels; its tie width is one of D widths. Where sides are used it also has a side bias γ ~ N(g0, t²), and there
+are side-only types, which do not depend on the items. A prior over types has D·(2H + 1) + P entries: for every width
+the reliabilities in rising order, then the side-only types.
 
-With d = score of the winner less that of the loser, x = +1 if the winner stood first, else -1,
-and z = βd + xγ (side-only types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one
-for the loser σ(-z - δ), a tie the rest (Rao and Kupper 1967). For a tie "winner" is the first
-item. Without ties δ is 0.
+With d = score of the winner less that of the loser, x = +1 if the winner stood first, else -1, and z = βd + xγ
+(side-only types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one for the loser σ(-z - δ), a tie the
+rest (Rao and Kupper 1967). For a tie "winner" is the first item. Without ties δ is 0.
 
-Every vote has a Gaussian site exp(-τd²/2 + νd) on d (precision τ, precision-mean ν) and, where
-sides are used, one on γ; sites and what is needed to form cavities live in the engine. A vote of
-weight n stands for n equal votes with equal sites, so n·τ, n·ν and n·log Z count and a cavity
-removes one of them. Where ties are no outcome, a y strictly between 0 and 1 is a win of weight n·y
-and a loss of weight n·(1 - y), each with a site of its own.
+Every vote has a Gaussian site exp(-τd²/2 + νd) on d (precision τ, precision-mean ν) and, where sides are used, one on
+γ; sites and what is needed to form cavities live in the engine. A vote of weight n stands for n equal votes with equal
+sites, so n·τ, n·ν and n·log Z count and a cavity removes one of them. Where ties are no outcome, a y strictly between 0
+and 1 is a win of weight n·y and a loss of weight n·(1 - y), each with a site of its own.
 """
 
 from __future__ import annotations
@@ -53,9 +50,8 @@ LEAST_DENOMINATOR = 0.05
 class WorkerTypes(NamedTuple):
     """The shape of the grid of types: what workers may have beside a reliability.
 
-    `widths` are the tie widths δ, a single 0 where ties are no outcome; `side_only` and
-    `side_only_widths` are γ and δ of the side-only types; `sides` says whether regular workers
-    have a γ.
+    `widths` are the tie widths δ, a single 0 where ties are no outcome; `side_only` and `side_only_widths` are γ and δ
+    of the side-only types; `sides` says whether regular workers have a γ.
     """
 
     widths: Vector
@@ -94,11 +90,10 @@ class WorkerPriors(NamedTuple):
 class SiteUpdate(NamedTuple):
     """What a pass over all votes adds up to.
 
-    `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
-    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
-    `gold_margin` the log-odds that gold is right and not reversed. Of every worker: `regular`, the
-    probability of being of a regular type (0 without votes and for gold), `side_tau` and `side_nu`,
-    Σ n·τ and Σ n·ν of the sites of γ after the update.
+    `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is
+    Σ_i log Z̃_i of the sites before the update, `gold_margin` the log-odds that gold is right and not reversed. Of
+    every worker: `regular`, the probability of being of a regular type (0 without votes and for gold), `side_tau` and
+    `side_nu`, Σ n·τ and Σ n·ν of the sites of γ after the update.
     """
 
     counts: Totals
@@ -124,8 +119,8 @@ class SiteSystem(NamedTuple):
 class PairPosteriors(NamedTuple):
     """Posterior of the difference, first less second item, of compared pairs, effect included.
 
-    `slope` is the derivative of the evidence in the variance of the pair effect, `information` the
-    expected fall of the slope, what pairs tell each other left out.
+    `slope` is the derivative of the evidence in the variance of the pair effect, `information` the expected fall of the
+    slope, what pairs tell each other left out.
     """
 
     first: PairCodes
@@ -139,9 +134,9 @@ class PairPosteriors(NamedTuple):
 class Messages(NamedTuple):
     """A sweep of belief propagation: new messages added up per item, and what it found.
 
-    `unsettled` is how many messages moved by more than the tolerance, `improper` how many pairs had
-    no proper Gaussian. Of a last sweep also the pairs' part of log|L + I|, the number of pairs of
-    every item, and the variances of pairs that several shards have.
+    `unsettled` is how many messages moved by more than the tolerance, `improper` how many pairs had no proper Gaussian.
+    Of a last sweep also the pairs' part of log|L + I|, the number of pairs of every item, and the variances of pairs
+    that several shards have.
     """
 
     sums: Items
@@ -163,8 +158,8 @@ class PairVariances(NamedTuple):
 class TypePosteriors(NamedTuple):
     """Posterior over types of some workers: each has its adaptive grid where it was refined.
 
-    `points` (workers x (2H + 1)) are the reliabilities, `masses` (workers x types) the posterior
-    probabilities of the types.
+    `points` (workers x (2H + 1)) are the reliabilities, `masses` (workers x types) the posterior probabilities of the
+    types.
     """
 
     points: Workers
@@ -186,10 +181,9 @@ class WorkerPoints(NamedTuple):
 class VoteSites(NamedTuple):
     """The sites of votes, and the votes themselves, ordered by worker.
 
-    `held` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
-    2 for a tie. `tau` and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where
-    there is none. A worker's adaptive grid is evenly spaced from `low` to `high`, NaN where it has
-    none.
+    `held` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did, 2 for a tie. `tau`
+    and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where there is none. A worker's adaptive grid
+    is evenly spaced from `low` to `high`, NaN where it has none.
     """
 
     held: WorkerCounts
@@ -209,35 +203,38 @@ class TypeSites(Protocol):
 
     @changes
     def update(
-        self, levels: Vector, prior: Vector, means: Items, *, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None = None, workers: WorkerMask | None = None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Items,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: WorkerMask | None = None,
+    ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
-        Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and
-        variances V; those of γ alike, from D = 1 + t²Σnτ_γ, V = t²/D and G = (g0 + t²Σnν_γ)/D.
-        With c = π/8, k = 1/√(1 + c(β²v + v_γ)) and z = βm + x·m_γ (side-only types: k = 1,
-        z = xγ_t), p1 = σ(k(z - δ)) and p2 = σ(k(-z - δ)): Z = p1 for a win and
-        (e^{2kδ} - 1) p1 p2 for a tie. q(t) ∝ prior_t Π Z^n; regular types gain the evidence of γ,
-        -½log D + ½(t²ν² + 2g0ν - g0²τ)/D - Σ n log Z̃_γ with τ, ν the worker's sums.
+        Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and variances V; those of γ
+        alike, from D = 1 + t²Σnτ_γ, V = t²/D and G = (g0 + t²Σnν_γ)/D. With c = π/8, k = 1/√(1 + c(β²v + v_γ)) and z =
+        βm + x·m_γ (side-only types: k = 1, z = xγ_t), p1 = σ(k(z - δ)) and p2 = σ(k(-z - δ)): Z = p1 for a win and
+        (e^{2kδ} - 1) p1 p2 for a tie. q(t) ∝ prior_t Π Z^n; regular types gain the evidence of γ, -½log D + ½(t²ν² +
+        2g0ν - g0²τ)/D - Σ n log Z̃_γ with τ, ν the worker's sums.
 
-        e = 1 - p1 and f = (1 - p1)(1 - 2p1) for a win, e = p2 - p1 and
-        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, λ = α² - Σ q f (βk)²; the new
-        site is τ = λ/(1 - λv), ν = (α + λm)/(1 - λv), of which `damping` is taken and the rest
-        kept. With `clip` λ is at least 0. For γ the same with k instead of βk, q given that the
-        worker is regular, the sign x, and λ always at least 0. Π Z^n is kept for `type_counts`
-        and `posteriors`.
+        e = 1 - p1 and f = (1 - p1)(1 - 2p1) for a win, e = p2 - p1 and f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α =
+        Σ q e βk, λ = α² - Σ q f (βk)²; the new site is τ = λ/(1 - λv), ν = (α + λm)/(1 - λv), of which `damping` is
+        taken and the rest kept. With `clip` λ is at least 0. For γ the same with k instead of βk, q given that the
+        worker is regular, the sign x, and λ always at least 0. Π Z^n is kept for `type_counts` and `posteriors`.
 
-        `own` replaces the prior and that of the side for every worker but gold. With `workers` the
-        sites of those that are not marked stay, and the results are of the marked ones alone.
+        `own` replaces the prior and that of the side for every worker but gold. With `workers` the sites of those that
+        are not marked stay, and the results are of the marked ones alone.
         """
 
     def type_counts(self, prior: Vector) -> Totals:
         """Return `counts` for another common prior and the messages of the last pass."""
 
-    def posteriors(
-        self, prior: Vector, rows: Rows, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: Rows, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types of a range of workers, after the last pass."""
 
     @changes
@@ -262,17 +259,14 @@ class RunSites(TypeSites, Protocol):
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
         """Return the items' system from the current sites and the `pair_sums` of all shards.
 
-        Adds to every pair's difference a u ~ N(0, s) of its own, s being `pair_effect`: with
-        a = Σ n·τ, H = Σ ±n·ν of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian
-        gets a/D, rhs the signed H/D; from now on cavities start from E = (E_r + s·H)/D and
-        V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains
-        Σ ½(s·H²/D - log D).
+        Adds to every pair's difference a u ~ N(0, s) of its own, s being `pair_effect`: with a = Σ n·τ, H = Σ ±n·ν of a
+        pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian gets a/D, rhs the signed H/D; from now on
+        cavities start from E = (E_r + s·H)/D and V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the
+        evidence gains Σ ½(s·H²/D - log D).
         """
 
     @changes
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Convert the sites to scores divided by `scale`, mirrored by `flip`, τ ≥ 0 by `clip`.
 
         The pair effect of the last `system` and, with `grids`, adaptive grids take up the scale.
@@ -292,28 +286,23 @@ class PairSites(Protocol):
     def pair_posteriors(self, means: Items) -> PairPosteriors:
         """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a].
 
-        The information is ½Σ(a - a²·V)²: but for its own votes a pair's difference has the
-        variance C = V/(1 - a·V), the pair effect included, and a/(1 + a·C) is a - a²·V.
+        The information is ½Σ(a - a²·V)²: but for its own votes a pair's difference has the variance C = V/(1 - a·V),
+        the pair effect included, and a/(1 + a·C) is a - a²·V.
         """
 
     @changes
-    def set_pair_variances(
-        self, variances: Pairs | None = None, shared: Shared | None = None
-    ) -> None:
+    def set_pair_variances(self, variances: Pairs | None = None, shared: Shared | None = None) -> None:
         """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
     @changes
-    def propagate(
-        self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False
-    ) -> Messages:
+    def propagate(self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False) -> Messages:
         """Sweep belief propagation over the pairs of the last `system`, for `loopy_bp`.
 
-        With W the weight of a pair and M its messages to its ends, l = precision + M is the
-        precision of an end without the pair, and the new messages are W²/l of the other end.
-        `settled` is the largest move of a message that counts as none. A fresh sweep starts from no
-        messages, any other from those of the sweep before. The last sweep leaves
-        messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²);
-        its `log_determinant` is Σ log(l_a l_b - W²).
+        With W the weight of a pair and M its messages to its ends, l = precision + M is the precision of an end without
+        the pair, and the new messages are W²/l of the other end. `settled` is the largest move of a message that counts
+        as none. A fresh sweep starts from no messages, any other from those of the sweep before. The last sweep leaves
+        messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²); its `log_determinant`
+        is Σ log(l_a l_b - W²).
         """
 
 
@@ -339,8 +328,8 @@ class GridSites(RunSites, PairSites, SavableSites, Protocol):
         """
 
 
-# From weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and
-# whether it is positive definite.
+# From weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and whether it is
+# positive definite.
 Factoriser = Callable[["Vector"], tuple["Vector", "Vector", float, bool]]
 
 
@@ -353,9 +342,9 @@ class Grid(Protocol):
     def correlations(self) -> Operator:
         """XᵀX - L(n e²), for a start that needs no guess of who is reliable.
 
-        The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its
-        mean over the worker's votes where sides are known. Taking L(n e²) away leaves the products
-        of different votes only. As the diagonal that of L(n e²) is given.
+        The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its mean over the worker's
+        votes where sides are known. Taking L(n e²) away leaves the products of different votes only. As the diagonal
+        that of L(n e²) is given.
         """
 
     @first_shard

@@ -1,10 +1,9 @@
 """What passes over votes take and return, so that engines can be put together from others.
 
-Every pass has one form: it takes arrays over items (whole), arrays over workers (a row each) and
-plain numbers; what is per vote stays inside; it returns sums over items, rows of workers and
-numbers to be added. Each argument and each result names its kind once, in its annotation, and an
-engine made of shards, each with some of the workers, then knows how to share arguments out and how
-to put results together, without knowing any pass by name.
+Every pass has one form: it takes arrays over items (whole), arrays over workers (a row each) and plain numbers; what is
+per vote stays inside; it returns sums over items, rows of workers and numbers to be added. Each argument and each
+result names its kind once, in its annotation, and an engine made of shards, each with some of the workers, then knows
+how to share arguments out and how to put results together, without knowing any pass by name.
 """
 
 from __future__ import annotations
@@ -106,9 +105,7 @@ class Operator(Protocol):
     def pairs(self) -> WeightedPairs:
         """Return the entries off the diagonal with opposite sign, of a Laplacian."""
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """Solve (A + shift I) x = rhs to a residual of `tolerance` times the norm of rhs.
 
         By conjugate gradients with the diagonal as preconditioner, from `start`.

@@ -1,8 +1,8 @@
 """Votes larger than memory: shards in files, passed one after the other.
 
-The votes are mapped from files; what passes keep of votes is, too (`crowdsift/spill.hpp`).
-While a shard is passed the next one is read ahead; afterwards its pages leave the process. So a
-fit holds item vectors, workers' parameters and about one shard, whatever the method.
+The votes are mapped from files; what passes keep of votes is, too (`crowdsift/spill.hpp`). While a shard is passed the
+next one is read ahead; afterwards its pages leave the process. So a fit holds item vectors, workers' parameters and
+about one shard, whatever the method.
 """
 
 from __future__ import annotations
@@ -93,12 +93,10 @@ class DiskEngine(ShardedEngine):
         self.folder.close()
 
 
-def engine(
-    comparisons: Comparisons, threads: int, *, memory: str = "4GB", needs: str = "grid"
-) -> DiskEngine:
+def engine(comparisons: Comparisons, threads: int, *, memory: str = "4GB", needs: str = "grid") -> DiskEngine:
     """Shards in files, each with a part of the memory."""
-    # `comparisons`: the votes; where they are in memory they are written to files first; `needs`:
-    # the capability that will be used; pairs that several shards have matter to "grid" only.
+    # `comparisons`: the votes; where they are in memory they are written to files first; `needs`: the capability that
+    # will be used; pairs that several shards have matter to "grid" only.
     if sys.platform != "linux":  # the core maps what passes keep there only
         raise RequestError("votes in files need Linux; use a machine with more memory")
     if comparisons.features is not None:

@@ -1,10 +1,9 @@
 """An engine made of others, each with some of the workers.
 
-It knows no pass by name: the kinds of arguments and results, which every pass declares, say how
-they are shared out and put together. A worker's parameters are local to its shard; arrays over
-items are sent to all shards and their sums added. Pairs of items that several shards compare have
-one owner, which adds up their weights, so that belief propagation sees one edge; only such pairs
-travel.
+It knows no pass by name: the kinds of arguments and results, which every pass declares, say how they are shared out and
+put together. A worker's parameters are local to its shard; arrays over items are sent to all shards and their sums
+added. Pairs of items that several shards compare have one owner, which adds up their weights, so that belief
+propagation sees one edge; only such pairs travel.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Protocol,
-    Self,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -35,13 +24,7 @@ from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood,
 from crowdsift.engines.dimensions import Dimensions
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind, Operator, Solution, WeightedPairs
-from crowdsift.engines.shards import (
-    SharedPairs,
-    merged_components,
-    of_workers,
-    shared_pairs,
-    worker_ranges,
-)
+from crowdsift.engines.shards import SharedPairs, merged_components, of_workers, shared_pairs, worker_ranges
 from crowdsift.numeric.conjugate_gradient import solve
 
 if TYPE_CHECKING:
@@ -65,8 +48,7 @@ class InProcess:
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
         """Call a method of every part."""
-        return [getattr(part, name)(**arguments)
-                for part, arguments in zip(parts, calls, strict=True)]  # fmt: skip
+        return [getattr(part, name)(**arguments) for part, arguments in zip(parts, calls, strict=True)]
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
         """Return an attribute of every part."""
@@ -94,16 +76,16 @@ class Plan:
         if value is None or (form.kind in (Kind.SAME, Kind.ITEMS, Kind.TOTAL) and not form.record):
             return [value] * count
         if form.record is not None:
-            columns = [self.split(part, entry, parts)
-                       for part, entry in zip(form.parts, value, strict=True)]  # fmt: skip
+            columns = [self.split(part, entry, parts) for part, entry in zip(form.parts, value, strict=True)]
             return [_made(form.record, row) for row in zip(*columns, strict=True)]
         if form.kind is Kind.WORKERS:
             # Gold, the last of the last shard, may have no row.
             return [value[a:b] for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
         if form.kind is Kind.ROWS:
             start, stop, _ = value.indices(self.bounds[-1])
-            return [slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a))
-                    for a, b in pairwise(self.bounds)]  # fmt: skip
+            return [
+                slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a)) for a, b in pairwise(self.bounds)
+            ]
         if form.kind is Kind.SHARED:
             return [value[places] for places in self.shared]
         held = "pairs_held" if form.kind is Kind.PAIRS else "n_votes"
@@ -118,8 +100,7 @@ class Plan:
             return sharded(form.protocol, values, self)
         if form.record is not None:
             columns = zip(*values, strict=True)
-            joined = [self.join(part, list(column))
-                      for part, column in zip(form.parts, columns, strict=True)]  # fmt: skip
+            joined = [self.join(part, list(column)) for part, column in zip(form.parts, columns, strict=True)]
             return _made(form.record, joined)
         if form.kind in (Kind.ITEMS, Kind.TOTAL):
             return reduce(lambda one, two: one + two, values)
@@ -158,10 +139,8 @@ class Sharded:
             arguments = dict(zip(form.names, given, strict=False)) | named
             if form.first:
                 return self._plan.map.call(self._parts[:1], name, [arguments])[0]
-            parts = {key: self._plan.split(form.arguments[key], value, self._parts)
-                     for key, value in arguments.items()}  # fmt: skip
-            calls = [{key: values[at] for key, values in parts.items()}
-                     for at in range(len(self._parts))]  # fmt: skip
+            parts = {key: self._plan.split(form.arguments[key], value, self._parts) for key, value in arguments.items()}
+            calls = [{key: values[at] for key, values in parts.items()} for at in range(len(self._parts))]
             return self._plan.join(form.result, self._plan.map.call(self._parts, name, calls))
 
         return call
@@ -170,9 +149,7 @@ class Sharded:
 class ShardedOperator(Sharded):
     """A sum of operators; solves need its products and its diagonal only."""
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """By conjugate gradients here, products there; see the protocol."""
         # Where shards are far and pairs few, all pairs come here once and products are made here.
         multiply = self.multiply
@@ -208,12 +185,16 @@ class ShardedEngine:
         self._shards, self._plan = shards, plan
         facts = [shard.facts for shard in shards]
         self.facts = Facts(
-            n_items=facts[0].n_items, n_workers=sum(each.n_workers for each in facts),
-            n_features=facts[0].n_features, total_weight=sum(each.total_weight for each in facts),
-            sides_known=facts[0].sides_known, ties=ties, n_gold=sum(each.n_gold for each in facts),
+            n_items=facts[0].n_items,
+            n_workers=sum(each.n_workers for each in facts),
+            n_features=facts[0].n_features,
+            total_weight=sum(each.total_weight for each in facts),
+            sides_known=facts[0].sides_known,
+            ties=ties,
+            n_gold=sum(each.n_gold for each in facts),
             component=merged_components([each.component for each in facts]),
             loads=np.concatenate([each.loads for each in facts]),
-        )  # fmt: skip
+        )
         self._share = [each.total_weight / self.facts.total_weight for each in facts]
 
     @property
@@ -279,8 +260,8 @@ class ShardedEngine:
 
 
 def sharded_engine(
-    comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int,
-) -> ShardedEngine:  # fmt: skip
+    comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int
+) -> ShardedEngine:
     """Return the votes in so many shards (fewer where there are fewer workers), in this process."""
     bounds = worker_ranges(comparisons.offsets, shards)
     ranges = list(pairwise(bounds))
@@ -295,16 +276,15 @@ def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
     """Two shards of the CPU engine, to try the waist."""
     from crowdsift.engines import cpu
 
-    return sharded_engine(comparisons, lambda part, shared: cpu.engine(part, threads, shared),
-                          shards=2)  # fmt: skip
+    return sharded_engine(comparisons, lambda part, shared: cpu.engine(part, threads, shared), shards=2)
 
 
 @dataclass(frozen=True)
 class Form:
     """What an argument or result is made of.
 
-    A `kind`, or parts of a record (a named tuple, or a tuple where `record` is `tuple`), or a
-    `protocol`: something that lives with the votes and has passes of its own.
+    A `kind`, or parts of a record (a named tuple, or a tuple where `record` is `tuple`), or a `protocol`: something
+    that lives with the votes and has passes of its own.
     """
 
     kind: Kind = Kind.SAME

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class SharedPairs(NamedTuple):
     """The pairs of a shard that other shards compare, too, and whether it is their owner.
 
-    The owner of a pair adds up the weights of all shards, so that every pair is one edge of the
-    graph of comparisons; `low` and `high` are codes of items, the lower first.
+    The owner of a pair adds up the weights of all shards, so that every pair is one edge of the graph of comparisons;
+    `low` and `high` are codes of items, the lower first.
     """
 
     low: NDArray[np.uint32]
@@ -48,17 +48,19 @@ def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
     rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
     beyond = max(votes.n_workers - end, 0)
     return replace(
-        votes, first=votes.first[rows], second=votes.second[rows], outcome=votes.outcome[rows],
-        weight=votes.weight[rows], offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
+        votes,
+        first=votes.first[rows],
+        second=votes.second[rows],
+        outcome=votes.outcome[rows],
+        weight=votes.weight[rows],
+        offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
         workers=votes.workers[begin:end],
         features=None if votes.features is None else votes.features[rows],
         n_gold=max(min(votes.n_gold - beyond, end - begin), 0),
-    )  # fmt: skip
+    )
 
 
-def shared_pairs(
-    parts: Sequence[Comparisons],
-) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+def shared_pairs(parts: Sequence[Comparisons]) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
     """Of every shard its shared pairs and their places in the list of all; how long that is."""
     # The first shard that compares a pair owns it.
     k = parts[0].n_items

@@ -12,14 +12,7 @@ import numpy as np
 
 from crowdsift.engines import named_options
 from crowdsift.errors import ConvergenceWarning, SignWarning
-from crowdsift.fitting.estimate import (
-    Resources,
-    estimate_model,
-    gold_left_out,
-    open_votes,
-    settled,
-    with_groups,
-)
+from crowdsift.fitting.estimate import Resources, estimate_model, gold_left_out, open_votes, settled, with_groups
 from crowdsift.fitting.rows import (
     WITHOUT_WORKERS,
     VoteRows,
@@ -60,33 +53,50 @@ if TYPE_CHECKING:
     from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
 
-__all__ = [
-    "Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused",
-    "votes_for_fit",
-]  # fmt: skip
+__all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused", "votes_for_fit"]
 
 _NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
 # What the summary says of the ranking over all contexts.
 _ABOUT_OVERALL = (
-    "items", "components", "converged", "iterations", "log_likelihood", "mean_log_likelihood",
-    "evidence", "seconds",
-)  # fmt: skip
+    "items",
+    "components",
+    "converged",
+    "iterations",
+    "log_likelihood",
+    "mean_log_likelihood",
+    "evidence",
+    "seconds",
+)
 
 
 def fit(
     votes: Any,
     method: str | Model | None = None,
     *,
-    classes: Any = None, gold: Any = None, start: Any = None,
-    items: Any = None, item_text: Any = None, item_features_missing: str = "error",
-    check_gold: bool = True, tune: bool = False, dimensions: int | str | None = None,
-    scale: str = "standard", anchor: Mapping[Any, float] | None = None, level: float = LEVEL,
-    dependent_by: str | VoteRows | None = None, time_column: str | None = None,
-    overall: bool = True, pooling: str | None = None, trusted: Mapping[str, Any] | None = None,
-    engine: str = "auto", engine_options: Mapping[str, Any] | None = None,
-    threads: int | None = None, seed: int = 0, progress: Progress | None = None,
+    classes: Any = None,
+    gold: Any = None,
+    start: Any = None,
+    items: Any = None,
+    item_text: Any = None,
+    item_features_missing: str = "error",
+    check_gold: bool = True,
+    tune: bool = False,
+    dimensions: int | str | None = None,
+    scale: str = "standard",
+    anchor: Mapping[Any, float] | None = None,
+    level: float = LEVEL,
+    dependent_by: str | VoteRows | None = None,
+    time_column: str | None = None,
+    overall: bool = True,
+    pooling: str | None = None,
+    trusted: Mapping[str, Any] | None = None,
+    engine: str = "auto",
+    engine_options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
     **reading: Any,
-) -> Fit:  # fmt: skip
+) -> Fit:
     """Fit a model to votes.
 
     Parameters
@@ -94,47 +104,46 @@ def fit(
     votes
         A file, a data frame, arrays or `Comparisons`: whatever `crowdsift.read` takes.
     method
-        The name of a method, or a model with other hyper-parameters than the defaults. By default
-        sift, or bt where votes have no worker; a warning of the fit then says so.
+        The name of a method, or a model with other hyper-parameters than the defaults. By default sift, or bt where
+        votes have no worker; a warning of the fit then says so.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
     items, item_text, item_features_missing
         Features of items, as "FILE:COLUMN,...", their texts; items without: error, mean or drop.
     start
-        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
-        of the passes. The votes are all votes, the old ones and the new. Its gold counts again.
+        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction of the passes. The
+        votes are all votes, the old ones and the new. Its gold counts again.
     gold
-        Pairs of items of which it is known which one is better: a file or frame with the columns
-        winner and loser. They settle the sign of the scores where the method leaves it free.
+        Pairs of items of which it is known which one is better: a file or frame with the columns winner and loser. They
+        settle the sign of the scores where the method leaves it free.
     check_gold
-        Whether to count how many gold pairs agree with scores found without them. Where gold is
-        part of the fit (`sift`) this takes up to five more fits, and is left out for more than
-        1,000,000 votes.
+        Whether to count how many gold pairs agree with scores found without them. Where gold is part of the fit
+        (`sift`) this takes up to five more fits, and is left out for more than 1,000,000 votes.
     tune
         Choose the method's penalty by left-out votes first.
     dimensions
-        How many dimensions `sift` has: a number, or "auto" (its default), which takes more than
-        one only if left-out votes are predicted better. See docs/dimensions.md.
+        How many dimensions `sift` has: a number, or "auto" (its default), which takes more than one only if left-out
+        votes are predicted better. See docs/dimensions.md.
     scale, anchor
         The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
     level
         The level of all intervals, above 0.5 and below 1.
     dependent_by
-        A column of which equal values say that votes depend on each other, as those on one prompt
-        do: intervals then count groups, not votes.
+        A column of which equal values say that votes depend on each other, as those on one prompt do: intervals then
+        count groups, not votes.
     time_column
         A column of times, for `drift` in the summary: whose reliability changed.
     overall
         Whether to rank items over all contexts, too, where votes have any (`by`); see `overall`.
     pooling
-        How contexts (`by`) that share items learn from each other in sift: "auto" by as much as the
-        votes imply, "none" not at all, "complete" as if they were one context.
+        How contexts (`by`) that share items learn from each other in sift: "auto" by as much as the votes imply, "none"
+        not at all, "complete" as if they were one context.
     trusted
-        The column and the value, or values, of the panel whose ranking is wanted, as
-        {"panel": "human"}; votes of other panels count as far as their biases allow (sift).
+        The column and the value, or values, of the panel whose ranking is wanted, as {"panel": "human"}; votes of other
+        panels count as far as their biases allow (sift).
     engine
-        Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
-        `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
+        Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with `engine_options` such as
+        {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
     threads
         How many threads; all cores by default.
     seed
@@ -147,8 +156,8 @@ def fit(
     Returns
     -------
     Fit
-        The record of the fit. A `ConvergenceWarning` is given where it did not converge, a
-        `SignWarning` where neither the crowd nor gold settles the sign of the scores.
+        The record of the fit. A `ConvergenceWarning` is given where it did not converge, a `SignWarning` where neither
+        the crowd nor gold settles the sign of the scores.
 
     Examples
     --------
@@ -177,9 +186,13 @@ def fit(
         model = as_model(WITHOUT_WORKERS, dimensions)
     model = with_pooling(model, pooling, comparisons)
     refuse_unused(
-        model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
-        classes=classes is not None, items=items is not None or item_text is not None,
-    )  # fmt: skip
+        model,
+        model.name in MODELS,
+        covariates=bool(reading.get("covariates")),
+        tune=tune,
+        classes=classes is not None,
+        items=items is not None or item_text is not None,
+    )
     dependent = rows is not None and rows.group is not None and gold is None
     refuse_votes(model, comparisons, dependent=dependent)
     known = read_gold(gold, comparisons, kept)
@@ -188,8 +201,9 @@ def fit(
         from crowdsift.fitting.holdout import tuned
 
         model = tuned(comparisons, model, resources, seed=seed).model
-    result, common = _fitted(model, comparisons, known, start, rows, resources, level, seed,
-                             checkpoint, progress, started, check_gold)  # fmt: skip
+    result, common = _fitted(
+        model, comparisons, known, start, rows, resources, level, seed, checkpoint, progress, started, check_gold
+    )
     if rows is not None:
         from crowdsift.checks.dependence import fields_of_rows
 
@@ -214,10 +228,19 @@ def _opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
 
 
 def _fitted(
-    model: Model, votes: Comparisons, gold: Gold | None, start: Any, rows: VoteRows | None,
-    resources: Resources, level: float, seed: int, checkpoint: Any, progress: Progress | None,
-    started: float, check_gold: bool,
-) -> tuple[Fit, Estimate | None]:  # fmt: skip
+    model: Model,
+    votes: Comparisons,
+    gold: Gold | None,
+    start: Any,
+    rows: VoteRows | None,
+    resources: Resources,
+    level: float,
+    seed: int,
+    checkpoint: Any,
+    progress: Progress | None,
+    started: float,
+    check_gold: bool,
+) -> tuple[Fit, Estimate | None]:
     """Estimate the model and make the record while the engine is open."""
     # Where contexts are pooled, return the estimate of the common scores, too.
     with open_votes(model, votes, resources, gold) as opened:
@@ -235,21 +258,33 @@ def _fitted(
             agreed = gold_left_out(opened, resources)
         found = with_groups(opened, found, rows, resources, progress)
         builder = FitBuilder(
-            opened.votes, model, found, agreed, level=level, seed=seed, threads=resources.threads,
-            engine=opened.choice, tally=opened.engine.counts.tally, known=gold,
+            opened.votes,
+            model,
+            found,
+            agreed,
+            level=level,
+            seed=seed,
+            threads=resources.threads,
+            engine=opened.choice,
+            tally=opened.engine.counts.tally,
+            known=gold,
             resources={"engine": resources.engine, "engine_options": resources.options},
-        )  # fmt: skip
+        )
         return builder.build(opened.engine.passes, started), found.common
 
 
 def _with_overall(
-    result: Fit, votes: Comparisons, gold: Gold | None, model: Model, resources: Resources,
-    common: Estimate | None, progress: Progress | None,
-) -> Fit:  # fmt: skip
+    result: Fit,
+    votes: Comparisons,
+    gold: Gold | None,
+    model: Model,
+    resources: Resources,
+    common: Estimate | None,
+    progress: Progress | None,
+) -> Fit:
     """Return a fit by context with the ranking of the same votes over all contexts."""
-    # Where contexts are pooled it is that of their `common` scores, else another fit. There is none
-    # where most items are in one context only, nor where items have features: what those say of
-    # scores is learned by context.
+    # Where contexts are pooled it is that of their `common` scores, else another fit. There is none where most items
+    # are in one context only, nor where items have features: what those say of scores is learned by context.
     from crowdsift.votes.contexts import without_contexts
 
     found = None if votes.item_features is not None else without_contexts(votes)
@@ -260,36 +295,46 @@ def _with_overall(
     if common is not None:
         choice = result.summary["engine"], result.summary["engine_reason"]
         made = FitBuilder(
-            whole, model, common, level=result.level, seed=seed, threads=resources.threads,
-            engine=choice,
-        ).build(0.0, time.perf_counter())  # fmt: skip
+            whole, model, common, level=result.level, seed=seed, threads=resources.threads, engine=choice
+        ).build(0.0, time.perf_counter())
     with without_warnings():
-        made = made if common is not None else fit(
-            whole, model, gold=None if gold is None else _merged(gold, place), level=result.level,
-            engine=resources.engine, engine_options=resources.options, threads=resources.threads,
-            seed=seed, progress=progress,
-        )  # fmt: skip
-    notes = [Diagnostic(each.kind, f"overall ranking: {each.message}") for each in made.diagnostics
-             if each.kind in (Kind.CONVERGENCE, Kind.SIGN)]  # fmt: skip
+        made = (
+            made
+            if common is not None
+            else fit(
+                whole,
+                model,
+                gold=None if gold is None else _merged(gold, place),
+                level=result.level,
+                engine=resources.engine,
+                engine_options=resources.options,
+                threads=resources.threads,
+                seed=seed,
+                progress=progress,
+            )
+        )
+    notes = [
+        Diagnostic(each.kind, f"overall ranking: {each.message}")
+        for each in made.diagnostics
+        if each.kind in (Kind.CONVERGENCE, Kind.SIGN)
+    ]
     about = {name: made.summary.get(name) for name in _ABOUT_OVERALL}
     known = ("method", "level", "scale", "seed", "components", "converged", "warnings")
     summary = {name: made.summary[name] for name in known}
     typical = typical_reliability(made)
     summary["typical_reliability"] = typical if np.isfinite(typical) else None
     result = replace(
-        result, overall_ranking=ranking_of(made.item_table, summary, made.parameters),
+        result,
+        overall_ranking=ranking_of(made.item_table, summary, made.parameters),
         summary={**result.summary, "overall": about},
-    )  # fmt: skip
+    )
     return with_notes(result, notes)
 
 
 def with_notes(result: Fit, notes: Sequence[Diagnostic]) -> Fit:
     """Return a fit with further diagnostics among its warnings."""
     messages = [*result.summary["warnings"], *(each.message for each in notes)]
-    return replace(
-        result, summary={**result.summary, "warnings": messages},
-        diagnostics=(*result.diagnostics, *notes),
-    )  # fmt: skip
+    return replace(result, summary={**result.summary, "warnings": messages}, diagnostics=(*result.diagnostics, *notes))
 
 
 def _merged(gold: Gold, place: np.ndarray[Any, np.dtype[np.uint32]]) -> Gold | None:

@@ -67,9 +67,7 @@ class OpenVotes(NamedTuple):
 
 
 @contextmanager
-def open_votes(
-    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
-) -> Iterator[OpenVotes]:
+def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None) -> Iterator[OpenVotes]:
     """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
     if votes.choices is not None and model.rankings == "reweighted":
         votes = _reweighted(model, votes, resources, gold)
@@ -80,9 +78,10 @@ def open_votes(
     if gold is not None and model.takes_gold:
         prepared = votes.with_gold(gold.winner, gold.loser)
     prepared = model.prepare(prepared)
-    require_memory(0 if prepared.on_disk or prepared.elsewhere is not None
-                   else model.memory(prepared),
-                   f"fitting {model.name} to {len(prepared):,} comparisons")  # fmt: skip
+    require_memory(
+        0 if prepared.on_disk or prepared.elsewhere is not None else model.memory(prepared),
+        f"fitting {model.name} to {len(prepared):,} comparisons",
+    )
     name, options, threads = resources
     options = named_options(options)
     choice = engine_choice(name, prepared, options, model.needs, threads)
@@ -93,9 +92,7 @@ def open_votes(
         yield OpenVotes(model, votes, prepared, gold, engine, choice, resources, cuts)
 
 
-def _reweighted(
-    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
-) -> Comparisons:
+def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None) -> Comparisons:
     """Return the pairs of rankings with weights that give them the rankings' information."""
     assert votes.choices is not None
     scores, slopes = np.zeros(votes.n_items), np.zeros(votes.n_workers)
@@ -124,14 +121,11 @@ def _with_grades(
     side = np.where(grades.outcome == 1.0, 1.0, -1.0)
     first, second, worker = (
         np.concatenate([a, b[ties]]).astype(np.int64)
-        for a, b in ((grades.first, votes.first), (grades.second, votes.second),
-                     (grades.worker, votes.worker_codes()))
-    )  # fmt: skip
+        for a, b in ((grades.first, votes.first), (grades.second, votes.second), (grades.worker, votes.worker_codes()))
+    )
     level = np.append(grades.level, np.zeros(int(ties.sum()), np.int64))
     weight = np.append(grades.weight, votes.weight[ties]).astype(np.float64)
-    sign, n, plain = (
-        np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None),
-    )  # fmt: skip
+    sign, n, plain = (np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None))
     cuts: Vector | None = None
     for _ in range(_REWEIGHTINGS - 1):
         found = estimate_votes(model.in_one_dimension(), plain, resources, gold)
@@ -162,23 +156,27 @@ def _with_grades(
     return plain, shown
 
 
-def _as_votes(
-    votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome: Vector, weight: Vector
-) -> Comparisons:
+def _as_votes(votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome: Vector, weight: Vector) -> Comparisons:
     """Return other rows of the same items and workers."""
     kept = weight > 1e-9
     one, two, who = (column[kept].astype(np.uint32) for column in pairs)
     whole = type(votes).from_codes(
-        one, two, worker=who, outcome=outcome[kept], weight=weight[kept], items=votes.items,
-        workers=votes.workers, sides_known=votes.sides_known, by=votes.by, source=votes.source,
+        one,
+        two,
+        worker=who,
+        outcome=outcome[kept],
+        weight=weight[kept],
+        items=votes.items,
+        workers=votes.workers,
+        sides_known=votes.sides_known,
+        by=votes.by,
+        source=votes.source,
         summed=True,
-    )  # fmt: skip
+    )
     return replace(whole, has_workers=votes.has_workers, item_features=votes.item_features)
 
 
-def estimate_model(
-    opened: OpenVotes, start: Any = None, progress: Progress | None = None
-) -> Estimate:
+def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | None = None) -> Estimate:
     """Estimate a model from open votes, from a `Fit`, a checkpoint or a `Start` if one is given."""
     model, engine = opened.model, opened.engine
     votes = opened.votes if opened.votes.features is None else opened.prepared
@@ -193,8 +191,7 @@ def estimate_model(
     if start is None:
         return model.estimate_votes(engine, votes, progress)
     if votes.features is not None and model.takes_covariates:
-        raise RequestError("a fit with covariates cannot start from an earlier one; leave --start "
-                           "(start=) away")  # fmt: skip
+        raise RequestError("a fit with covariates cannot start from an earlier one; leave --start (start=) away")
     ranked = votes.choices is not None and model.rankings == "likelihood"
     if votes.item_features is not None or ranked:  # features and rankings start afresh
         return model.estimate_votes(engine, votes, progress)
@@ -203,9 +200,7 @@ def estimate_model(
     return model.resume(engine, starting_point(start, votes, model, opened.gold), progress)
 
 
-def estimate_votes(
-    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
-) -> Estimate:
+def estimate_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None) -> Estimate:
     """Open an engine, estimate a model from votes, and close the engine."""
     with open_votes(model, votes, resources, gold) as opened:
         return estimate_model(opened)
@@ -250,9 +245,8 @@ def gold_left_out(opened: OpenVotes, resources: Resources) -> Agreement | None:
 
 
 def with_groups(
-    opened: OpenVotes, found: Estimate, rows: VoteRows | None, resources: Resources,
-    progress: Progress | None = None,
-) -> Estimate:  # fmt: skip
+    opened: OpenVotes, found: Estimate, rows: VoteRows | None, resources: Resources, progress: Progress | None = None
+) -> Estimate:
     """Return the estimate with an effect of groups of votes, if the method finds one."""
     model, votes = opened.model, opened.votes
     if rows is None or rows.group is None or not model.takes_groups or opened.gold is not None:
@@ -264,8 +258,9 @@ def with_groups(
         return found
     from crowdsift.votes.groups import in_groups
 
-    split = in_groups(votes, rows.first, rows.second, rows.worker, rows.outcome, rows.weight,
-                      rows.group, resources.threads)  # fmt: skip
+    split = in_groups(
+        votes, rows.first, rows.second, rows.worker, rows.outcome, rows.weight, rows.group, resources.threads
+    )
     name, options, threads = resources
     with opened_engine(name, split.votes, threads, model.needs, options) as engine:
         grouped = model.estimate_in_groups(engine, split, opened.engine, found, progress)
@@ -286,14 +281,17 @@ def without_gold(found: Estimate, count: int) -> Estimate:
     if len(found.theta) <= count:
         return found
     result, points = found.workers, found.points
-    workers: dict[str, Any] = {entry.name: getattr(result, entry.name)[:count]
-                  for entry in fields(result)
-                  if isinstance(getattr(result, entry.name), np.ndarray)}  # fmt: skip
+    workers: dict[str, Any] = {
+        entry.name: getattr(result, entry.name)[:count]
+        for entry in fields(result)
+        if isinstance(getattr(result, entry.name), np.ndarray)
+    }
     extra = {name: values[:count] for name, values in result.extra.items()}
     return replace(
-        found, theta=found.theta[:count],
+        found,
+        theta=found.theta[:count],
         points=None if points is None else type(points)(*(x[:count] for x in points)),
         workers=replace(result, extra=extra, **workers),
         covariates=None if found.covariates is None else found.covariates.of(count),
         dimensions=None if found.dimensions is None else found.dimensions.of(count),
-    )  # fmt: skip
+    )

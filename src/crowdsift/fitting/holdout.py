@@ -20,19 +20,15 @@ _WIDEST = 1e4  # times or through the default value
 
 
 def left_out_log_likelihood(
-    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto",
-    threads: int | None = None,
-) -> float:  # fmt: skip
+    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto", threads: int | None = None
+) -> float:
     """Mean log-likelihood of votes that the model was not fitted to."""
     return _left_out(votes, model, Resources(engine, None, threads), count, seed)
 
 
-def _left_out(
-    votes: Comparisons, model: Model, resources: Resources, count: int, seed: int
-) -> float:
+def _left_out(votes: Comparisons, model: Model, resources: Resources, count: int, seed: int) -> float:
     if resources.engine in tuple(MAPS):
-        raise RequestError(f"engine {resources.engine!r} can only run complete fits; it cannot be "
-                           "used for tuning")  # fmt: skip
+        raise RequestError(f"engine {resources.engine!r} can only run complete fits; it cannot be used for tuning")
     total = 0.0
     for kept, left_out in folds(votes, count, seed):
         estimate = estimate_votes(model, kept, resources)
@@ -52,13 +48,12 @@ class Tuning:
 
 
 def tune(
-    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto",
-    threads: int | None = None,
-) -> Tuning:  # fmt: skip
+    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto", threads: int | None = None
+) -> Tuning:
     """Choose the model's penalty by left-out votes.
 
-    Goes up or down from the value given, by factors of √10, as long as the mean log-likelihood
-    of left-out votes rises; the same votes are left out every time.
+    Goes up or down from the value given, by factors of √10, as long as the mean log-likelihood of left-out votes rises;
+    the same votes are left out every time.
 
     Examples
     --------
@@ -71,9 +66,7 @@ def tune(
     return tuned(votes, model, Resources(engine, None, threads), count=count, seed=seed)
 
 
-def tuned(
-    votes: Comparisons, model: Model, resources: Resources, *, count: int = 5, seed: int = 0
-) -> Tuning:
+def tuned(votes: Comparisons, model: Model, resources: Resources, *, count: int = 5, seed: int = 0) -> Tuning:
     """Choose the model's penalty as `tune` does, on an engine with its options."""
     if not isinstance(model, Model):
         raise RequestError(f"give a model such as crowdsift.BradleyTerry(), not {model!r:.60}")
@@ -96,6 +89,8 @@ def tuned(
             break
     value = start * _FACTOR**best
     return Tuning(
-        replace(model, **{model.tuned: value}), model.tuned, value,
+        replace(model, **{model.tuned: value}),
+        model.tuned,
+        value,
         tuple((start * _FACTOR**step, tried[step]) for step in sorted(tried)),
-    )  # fmt: skip
+    )

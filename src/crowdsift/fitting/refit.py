@@ -46,18 +46,19 @@ _CLEAR_SIGN, _KEPT = 0.5, 0.75  # of the workers' signs; of the votes, and of th
 
 
 def read_new(
-    earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False,
-    threads: int | None = None,
-) -> Comparisons:  # fmt: skip
+    earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False, threads: int | None = None
+) -> Comparisons:
     """Read further votes as those of the earlier fit were read; refuse what it cannot use."""
-    # `options`: options of reading that differ from those of the earlier votes; `again`: whether to
-    # take rows once more that the earlier fit has already.
+    # `options`: options of reading that differ from those of the earlier votes; `again`: whether to take rows once more
+    # that the earlier fit has already.
     old = _required_votes(earlier)
     hiding = Hiding.of(old.reading.get("hide_workers"))
     if hiding is None and options.get("hide_workers"):
-        raise RequestError("the workers of the fit are not hidden: the same worker would become "
-                           "two; hide them first (Fit.hide_workers), or fit all votes with "
-                           "--hide-workers")  # fmt: skip
+        raise RequestError(
+            "the workers of the fit are not hidden: the same worker would become "
+            "two; hide them first (Fit.hide_workers), or fit all votes with "
+            "--hide-workers"
+        )
     if hiding is not None and options.get("hide_workers"):
         hiding = hiding.or_same(Hiding.of(options["hide_workers"]))
         options = {**options, "hide_workers": hiding}
@@ -69,10 +70,12 @@ def read_new(
         options = {**old.reading, "by": old.by, "workers": old.has_workers, **options}
         new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)
     if old.sides_known and not new.sides_known:
-        raise RequestError(f"{new.source}: these votes do not say which item was on the left, and "
-                           "those of the fit do. Give the columns left, right and winner, or say "
-                           "that the first item was on the left (--sides, sides=True); to do "
-                           "without sides fit all votes with --no-sides")  # fmt: skip
+        raise RequestError(
+            f"{new.source}: these votes do not say which item was on the left, and "
+            "those of the fit do. Give the columns left, right and winner, or say "
+            "that the first item was on the left (--sides, sides=True); to do "
+            "without sides fit all votes with --no-sides"
+        )
     if not again:
         refuse_repeated(earlier, new)
     return new if old.panels is None else _with_known_panels(new, votes, old, options, threads)
@@ -92,9 +95,11 @@ def _with_known_panels(
         of = {read.workers[who]: rows.group_labels[panel] for who, panel in set(known)}
     for who in new.workers:
         if who not in of and who not in panels.of:
-            raise RequestError(f"worker {who!r} has no {panels.column}, and the fit trusts "
-                               f"{panels.column}={' or '.join(panels.trusted)}; give votes with "
-                               "that column")  # fmt: skip
+            raise RequestError(
+                f"worker {who!r} has no {panels.column}, and the fit trusts "
+                f"{panels.column}={' or '.join(panels.trusted)}; give votes with "
+                "that column"
+            )
         if of.get(who, panels.of.get(who)) != panels.of.get(who, of.get(who)):
             raise RequestError(
                 f"worker {who!r} was of {panels.column}={panels.of[who]} and now is of "
@@ -107,26 +112,44 @@ def _required_votes(earlier: Fit) -> Comparisons:
     """Return the votes of a fit; refuse a fit that keeps less than what shaped it."""
     votes, summary = earlier.votes, earlier.summary
     column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
-    shaped = {"features of items": bool(summary.get("item_features")),
-              "classes of items": votes is not None and votes.item_class is not None,
-              "covariates": votes is not None and votes.features is not None,
-              "graded answers": "cut_point_2" in summary,
-              f"votes that depend on each other by {column}": bool(column)}  # fmt: skip
+    shaped = {
+        "features of items": bool(summary.get("item_features")),
+        "classes of items": votes is not None and votes.item_class is not None,
+        "covariates": votes is not None and votes.features is not None,
+        "graded answers": "cut_point_2" in summary,
+        f"votes that depend on each other by {column}": bool(column),
+    }
     if reasons := [what for what, is_so in shaped.items() if is_so]:
-        raise RequestError(f"a fit with {reasons[0]} cannot be updated, since these are not kept "
-                           "with it; fit all votes, the old ones and the new, with the same "
-                           "options")  # fmt: skip
+        raise RequestError(
+            f"a fit with {reasons[0]} cannot be updated, since these are not kept "
+            "with it; fit all votes, the old ones and the new, with the same "
+            "options"
+        )
     if votes is None:
-        raise RequestError(f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
-                           "covariates, graded answers or classes of items, or a file was "
-                           "deleted); fit all votes with start=FOLDER (--start)")  # fmt: skip
+        raise RequestError(
+            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
+            "covariates, graded answers or classes of items, or a file was "
+            "deleted); fit all votes with start=FOLDER (--start)"
+        )
     return votes
 
 
 def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     """Fit the old votes and new ones together, from where the earlier fit ended."""
-    ours = ("gold", "check_gold", "tune", "dimensions", "scale", "anchor", "level", "engine",
-            "engine_options", "threads", "seed", "progress")  # fmt: skip
+    ours = (
+        "gold",
+        "check_gold",
+        "tune",
+        "dimensions",
+        "scale",
+        "anchor",
+        "level",
+        "engine",
+        "engine_options",
+        "threads",
+        "seed",
+        "progress",
+    )
     given = {**earlier.resources, **{name: options.pop(name) for name in ours if name in options}}
     again = options.pop("again", False)
     new = read_new(earlier, votes, options, again=again, threads=given.get("threads"))
@@ -139,11 +162,12 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     found = fit(whole, model_of(earlier), start=earlier if resumes else None, gold=gold, **given)
     notes = list(again_notes(old, new)) if not again else []
     if new.intake is not None and new.intake.known:
-        notes.append(f"{new.intake.known:,} rows of {new.source} are in the fit already, by what "
-                     "names a row, and are not counted again")  # fmt: skip
+        notes.append(
+            f"{new.intake.known:,} rows of {new.source} are in the fit already, by what "
+            "names a row, and are not counted again"
+        )
     if new.sides_known and not old.sides_known:
-        notes.append("the new votes say which item was on the left and the earlier ones do not: "
-                     "sides are not used")  # fmt: skip
+        notes.append("the new votes say which item was on the left and the earlier ones do not: sides are not used")
     if earlier.summary.get("drift"):
         notes.append("drift over time is not tested in an update; fit all votes with --time")
     taken = (*taken_by(earlier), fingerprint(new))
@@ -151,12 +175,10 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     return with_notes(found, [Diagnostic(Kind.UPDATE, note) for note in notes])
 
 
-def refitter(
-    earlier: Fit, gold: Any, threads: int | None, *, warm: bool
-) -> Callable[[Comparisons], Fit]:
+def refitter(earlier: Fit, gold: Any, threads: int | None, *, warm: bool) -> Callable[[Comparisons], Fit]:
     """Return a function that fits the method of a fit to other votes on the same engine."""
-    # `gold`, `threads`: pairs of known order for these fits, and how many threads they may use;
-    # `warm`: whether they start from the fit, where the method can and most votes are the same.
+    # `gold`, `threads`: pairs of known order for these fits, and how many threads they may use; `warm`: whether they
+    # start from the fit, where the method can and most votes are the same.
     model, seed = model_of(earlier), int(earlier.summary["seed"])
 
     def refit(votes: Comparisons) -> Fit:
@@ -166,9 +188,16 @@ def refitter(
         start = earlier if warm and near and earlier.population is not None else None
         with without_warnings():
             return fit(
-                votes, model, gold=gold, start=start, threads=threads, seed=seed, overall=False,
-                check_gold=False, **earlier.resources,
-            )  # fmt: skip
+                votes,
+                model,
+                gold=gold,
+                start=start,
+                threads=threads,
+                seed=seed,
+                overall=False,
+                check_gold=False,
+                **earlier.resources,
+            )
 
     return refit
 
@@ -183,8 +212,8 @@ class Rescored(NamedTuple):
 class Nearby:
     """Score votes that differ little from those of a fit, for searches, without tables.
 
-    The first fit decides anew what evidence decides; the next ones start there and keep it.
-    `whole`, which decides everything for its votes, verifies the result of a search.
+    The first fit decides anew what evidence decides; the next ones start there and keep it. `whole`, which decides
+    everything for its votes, verifies the result of a search.
     """
 
     def __init__(self, earlier: Fit, gold: Any, threads: int | None) -> None:
@@ -234,8 +263,8 @@ class Nearby:
 
     def _sign_stays(self, votes: Comparisons) -> bool:
         """Whether no removal of so little can turn which end is up."""
-        # With a margin of ½ three of four workers are on one side, and without the quarter that is
-        # most against the rest would still be.
+        # With a margin of ½ three of four workers are on one side, and without the quarter that is most against the
+        # rest would still be.
         summary = self._earlier.summary
         workers = len(np.unique(votes.worker_codes())) if votes.has_workers else 0
         most = workers >= _KEPT * float(summary["workers"])
@@ -262,10 +291,12 @@ def _entry(fit: Fit) -> dict[str, Any]:
     """Return the entry of a fit in the history: the best items of the first component."""
     table, by = fit.item_table, fit.summary.get("by")
     rows = np.flatnonzero(table["component"] == table["component"][0])[:MAX_HISTORY_ITEMS]
-    return {"votes": float(fit.summary["votes"]),
+    return {
+        "votes": float(fit.summary["votes"]),
         "items": [item_label(fit.labels[row], by) for row in rows.tolist()],
         "ranks": table["rank"][rows].tolist(),
-        "scores": [float(f"{score:.6g}") for score in table["score"][rows].tolist()]}  # fmt: skip
+        "scores": [float(f"{score:.6g}") for score in table["score"][rows].tolist()],
+    }
 
 
 def ranks_over_updates(
@@ -275,8 +306,7 @@ def ranks_over_updates(
     # None where an item was not among the best, or not there, at the time.
     places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
     best = history[-1]["items"][:most] if history else []
-    return [entry["votes"] for entry in history], {name: [place.get(name) for place in places]
-            for name in best}  # fmt: skip
+    return [entry["votes"] for entry in history], {name: [place.get(name) for place in places] for name in best}
 
 
 def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
@@ -291,18 +321,22 @@ def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
         return
     if old.row_ids is not None and new.row_ids is not None:
         if same := int(np.isin(new.row_ids, old.row_ids).sum()):
-            raise RequestError(f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in "
-                               "the fit already, by what names a row; give update the file or the "
-                               "frame itself, which leaves them out, or again=True to take them "
-                               "once more")  # fmt: skip
+            raise RequestError(
+                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in "
+                "the fit already, by what names a row; give update the file or the "
+                "frame itself, which leaves them out, or again=True to take them "
+                "once more"
+            )
         return
     same, chance = _repeated(old, new)
     fewest = min(len(old), len(new))
     if same >= _FEWEST and same - chance >= _SAME * max(fewest - chance, 0.0) and chance < same / 2:
-        raise RequestError(f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier "
-                           "rows in worker, items and answer; give new votes only, or fit the "
-                           "whole file with start= (--start). again=True (--again) takes them "
-                           "once more")  # fmt: skip
+        raise RequestError(
+            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier "
+            "rows in worker, items and answer; give new votes only, or fit the "
+            "whole file with start= (--start). again=True (--again) takes them "
+            "once more"
+        )
 
 
 def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
@@ -320,9 +354,8 @@ def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
 
 def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
     """Return how many new rows are among the old ones, and how many would be by chance."""
-    # Two judges and a few models give the same row over and over. Among W votes, w of a row, two
-    # are equal with probability about q = Σ w(w - 1)/W²; a further row is among them with 1 -
-    # exp(-qW).
+    # Two judges and a few models give the same row over and over. Among W votes, w of a row, two are equal with
+    # probability about q = Σ w(w - 1)/W²; a further row is among them with 1 - exp(-qW).
     weight = old.weight.astype(np.float64)
     total = max(float(weight.sum()), 1.0)
     equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / total**2

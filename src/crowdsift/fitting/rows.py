@@ -50,13 +50,13 @@ class VoteRows(NamedTuple):
 
 
 def read_rows(
-    votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None,
-    batch: bool = False,
-) -> tuple[Comparisons, VoteRows]:  # fmt: skip
+    votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None, batch: bool = False
+) -> tuple[Comparisons, VoteRows]:
     """Read votes, and from the same rows their groups and times."""
     if isinstance(votes, Comparisons):
-        raise RequestError(f"{group or time!r} is a column, and these votes are read already; give "
-                           "crowdsift.fit the file or the frame")  # fmt: skip
+        raise RequestError(
+            f"{group or time!r} is a column, and these votes are read already; give crowdsift.fit the file or the frame"
+        )
     from crowdsift.io.formats.platforms import read_batch
 
     with coded_votes(votes, options, every_column=True, grouped=group is not None) as coded:
@@ -68,13 +68,17 @@ def read_rows(
         count = len(coded.first)
         ones = np.ones(count)
         rows = VoteRows(
-            coded.first.astype(np.int64), coded.second.astype(np.int64),
+            coded.first.astype(np.int64),
+            coded.second.astype(np.int64),
             ones if coded.outcome is None else coded.outcome.astype(np.float64),
             ones if coded.weight is None else coded.weight.astype(np.float64),
             np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
-            groups, group or "", moments, read_batch(coded.table.all_rows) if batch else None,
+            groups,
+            group or "",
+            moments,
+            read_batch(coded.table.all_rows) if batch else None,
             () if names is None else tuple(map(str, names)),
-        )  # fmt: skip
+        )
         return coded.comparisons(thread_count(options.threads)), rows
 
 
@@ -93,9 +97,13 @@ def votes_and_rows(
 
 
 def votes_for_fit(
-    votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None,
-    resources: Resources, needs_rows: bool,
-) -> tuple[Comparisons, VoteRows | None]:  # fmt: skip
+    votes: Any,
+    options: ReadOptions,
+    group: str | VoteRows | None,
+    time: str | None,
+    resources: Resources,
+    needs_rows: bool,
+) -> tuple[Comparisons, VoteRows | None]:
     """Read as `votes_and_rows`, by the engine itself if it can and no row is needed here."""
     nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
     if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
@@ -113,9 +121,7 @@ def gathered(votes: Comparisons, engine: Any, most: int) -> Comparisons:
     return found
 
 
-def _labels(
-    coded: CodedVotes, column: str, role: str
-) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def _labels(coded: CodedVotes, column: str, role: str) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     if column not in coded.table.names:
         raise RequestError(f"no column {column!r}; the columns are {', '.join(coded.table.names)}")
     labels, (codes,) = coded.table.labels([column], role)
@@ -144,17 +150,16 @@ def _time(label: Any, column: str) -> float:
             return datetime.fromisoformat(str(label).strip()).timestamp()
         except ValueError:
             pass
-    raise RequestError(f"the column {column!r} is not one of times: {label!r} is neither a number "
-                       "nor a date such as 2024-05-31 or 2024-05-31T12:00:00")  # fmt: skip
+    raise RequestError(
+        f"the column {column!r} is not one of times: {label!r} is neither a number "
+        "nor a date such as 2024-05-31 or 2024-05-31T12:00:00"
+    )
 
 
 WITHOUT_WORKERS = "bt"  # the method for votes without workers, unless another one is named
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
-_TAKES = {
-    "covariates": ("sift", "factor-bt"), "classes": ("barp",),
-    "item-features": ("sift", "bora-map"),
-}  # fmt: skip
+_TAKES = {"covariates": ("sift", "factor-bt"), "classes": ("barp",), "item-features": ("sift", "bora-map")}
 
 
 def refuse_unused(
@@ -164,12 +169,13 @@ def refuse_unused(
     requested = {"covariates": covariates, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
         if known and requested[option] and chosen.name not in methods:
-            raise RequestError(f"{chosen.name} does not use {option} (--{option}), which would be "
-                               "ignored; leave the option away, or use the method "
-                               f"{' or '.join(methods)}")  # fmt: skip
+            raise RequestError(
+                f"{chosen.name} does not use {option} (--{option}), which would be "
+                "ignored; leave the option away, or use the method "
+                f"{' or '.join(methods)}"
+            )
     if tune and not chosen.tuned:
-        raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; leave "
-                           "--tune away")  # fmt: skip
+        raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away")
 
 
 def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
@@ -192,17 +198,21 @@ def with_trusted(
     """Return votes that know their panels, and the rows without these; refuse other methods."""
     column, values = trusted_values(trusted)
     if column and not isinstance(model, Sift):
-        raise RequestError(f"{model.name} has no trusted votes (--trusted, trusted=); use the "
-                           "method sift, or leave the option away")  # fmt: skip
+        raise RequestError(
+            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or leave the option away"
+        )
     if column and votes.by:
-        raise RequestError("sift takes trusted votes (--trusted) or contexts (--by), not both at "
-                           "once yet; leave one of the two away")  # fmt: skip
+        raise RequestError(
+            "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; leave one of the two away"
+        )
     if not column or rows is None or rows.group is None:
         return votes, rows
     if rows.grouped_by != column:
-        raise RequestError("sift takes trusted votes (--trusted) or votes that depend on each "
-                           "other (--dependent-by), not both at once yet; leave one of the two "
-                           "away")  # fmt: skip
+        raise RequestError(
+            "sift takes trusted votes (--trusted) or votes that depend on each "
+            "other (--dependent-by), not both at once yet; leave one of the two "
+            "away"
+        )
     from crowdsift.votes.panels import with_panels
 
     found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
@@ -218,8 +228,9 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
     if pooling is None:
         return model
     if not votes.by:
-        raise RequestError("pooling (--pooling) is for contexts; name their column with --by "
-                           "(by=), or leave --pooling away")  # fmt: skip
+        raise RequestError(
+            "pooling (--pooling) is for contexts; name their column with --by (by=), or leave --pooling away"
+        )
     if isinstance(model, Sift):
         return replace(model, pooling=pooling)
     if pooling != "none":

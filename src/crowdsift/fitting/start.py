@@ -1,8 +1,8 @@
 """Where a fit starts: at an earlier fit, or at the checkpoint of one that was cut short.
 
-A solver says what its iterate is (`StoppingRule.iterate`): scores and workers' parameters, for sift
-means, variances and what was learned of the worker population. Once a second that is copied, and
-where a folder is given written there; an error of the cluster names the folder.
+A solver says what its iterate is (`StoppingRule.iterate`): scores and workers' parameters, for sift means, variances
+and what was learned of the worker population. Once a second that is copied, and where a folder is given written there;
+an error of the cluster names the folder.
 """
 
 from __future__ import annotations
@@ -76,28 +76,30 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
     name = earlier.folder or "the fit to start from"
     version = earlier.summary.get("version")
     if version != __version__:
-        raise RequestError(f"{name}: made by version {version}, this is {__version__}; fit without "
-                           "--start")  # fmt: skip
+        raise RequestError(f"{name}: made by version {version}, this is {__version__}; fit without --start")
     if earlier.method != model.name:
         raise RequestError(
             f"{name}: a fit of {earlier.method}, from which {model.name} cannot start; fit without "
             f"--start, or give a fit of {model.name}"
         )
     if earlier.population is None:
-        raise RequestError(f"{name}: {model.name} keeps nothing to start from, only sift does; fit "
-                           "without --start")  # fmt: skip
+        raise RequestError(f"{name}: {model.name} keeps nothing to start from, only sift does; fit without --start")
     if earlier.context_columns != context_names(votes.by):
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
     if earlier.summary.get("sides_known") and not votes.sides_known:
-        raise RequestError(f"{name}: it knows on which side every item was shown, and these votes "
-                           "do not; say so with --sides (sides=True) if the first item was on the "
-                           "left, or fit without --start")  # fmt: skip
+        raise RequestError(
+            f"{name}: it knows on which side every item was shown, and these votes "
+            "do not; say so with --sides (sides=True) if the first item was on the "
+            "left, or fit without --start"
+        )
     before = float(earlier.summary["votes"])
     if votes.total_weight < _SAME * before:
-        raise RequestError(f"{name}: made of {before:,g} votes, of which most are missing: here "
-                           f"are {votes.total_weight:,g}. The votes must be all votes, the old "
-                           "ones and the new; to go on with new votes alone use crowdsift update, "
-                           "or Fit.update")  # fmt: skip
+        raise RequestError(
+            f"{name}: made of {before:,g} votes, of which most are missing: here "
+            f"are {votes.total_weight:,g}. The votes must be all votes, the old "
+            "ones and the new; to go on with new votes alone use crowdsift update, "
+            "or Fit.update"
+        )
     table = earlier.item_table
     labels = earlier.labels
     place = match_labels(votes.items.tolist(), labels)
@@ -112,9 +114,10 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
     known = place >= 0
     return Start(
         scores=np.where(known, np.asarray(table["score"], np.float64)[place], 0.0),
-        variances=np.where(known, variance[place], 1.0), population=earlier.population,
+        variances=np.where(known, variance[place], 1.0),
+        population=earlier.population,
         sites=_sites(earlier, place, votes),
-    )  # fmt: skip
+    )
 
 
 def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:
@@ -142,9 +145,13 @@ class Checkpoints:
     """Keep the iterate of a fit and write it to `folder` every ten seconds, or by `save` only."""
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, model: Model, votes: Comparisons,
-        gold: Gold | None = None, progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: str | os.PathLike[str] | None,
+        model: Model,
+        votes: Comparisons,
+        gold: Gold | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         self._folder, self._progress = None if folder is None else Path(folder), progress
         self._about = _about(model, votes, gold)
         self._tensors: dict[str, Any] = {}
@@ -182,9 +189,12 @@ class Checkpoints:
 
 @contextmanager
 def checkpointed(
-    folder: str | os.PathLike[str] | None, model: Model, votes: Comparisons, gold: Gold | None,
+    folder: str | os.PathLike[str] | None,
+    model: Model,
+    votes: Comparisons,
+    gold: Gold | None,
     progress: Progress | None,
-) -> Iterator[Progress | None]:  # fmt: skip
+) -> Iterator[Progress | None]:
     """Yield progress that keeps the iterate; an error of the engine names where it was written."""
     kept = Checkpoints(folder, model, votes, gold, progress)
     try:
@@ -203,9 +213,7 @@ def is_checkpoint(source: Any) -> bool:
     return isinstance(source, str | Path) and (Path(source) / NAME).is_file()
 
 
-def start_of(
-    source: str | Path, votes: Comparisons, model: Model, gold: Gold | None = None
-) -> Start:
+def start_of(source: str | Path, votes: Comparisons, model: Model, gold: Gold | None = None) -> Start:
     """Read the iterate in a folder, for the same votes, gold and method."""
     path = Path(source) / NAME
     try:
@@ -213,9 +221,13 @@ def start_of(
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
     ours = _about(model, votes, gold)
-    kinds = {"version": "version of crowdsift", "method": "method",
-             "parameters": "setting of the method", "votes": "set of votes",
-             "gold": "set of gold pairs"}  # fmt: skip
+    kinds = {
+        "version": "version of crowdsift",
+        "method": "method",
+        "parameters": "setting of the method",
+        "votes": "set of votes",
+        "gold": "set of gold pairs",
+    }
     for name, what in kinds.items():
         if about.get(name) != ours[name]:
             raise RequestError(
@@ -238,8 +250,7 @@ def start_of(
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"the checkpoint cannot be read ({error}); fit without --start (start=)",
-                      source=str(path))  # fmt: skip
+    return InputError(f"the checkpoint cannot be read ({error}); fit without --start (start=)", source=str(path))
 
 
 def _about(model: Model, votes: Comparisons, gold: Gold | None) -> dict[str, str]:
@@ -249,7 +260,9 @@ def _about(model: Model, votes: Comparisons, gold: Gold | None) -> dict[str, str
     digest.update(f"{len(votes)} {votes.total_weight!r} {votes.by} {votes.sides_known}".encode())
     pairs = [] if gold is None else [gold.winner.tolist(), gold.loser.tolist()]
     return {
-        "version": __version__, "method": model.name,
-        "parameters": json.dumps(model.parameters(), sort_keys=True), "votes": digest.hexdigest(),
+        "version": __version__,
+        "method": model.name,
+        "parameters": json.dumps(model.parameters(), sort_keys=True),
+        "votes": digest.hexdigest(),
         "gold": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
-    }  # fmt: skip
+    }

@@ -18,32 +18,42 @@ if TYPE_CHECKING:
     )
     from crowdsift.io.formats.platforms import write_review
     from crowdsift.io.ingest import read_votes
-    from crowdsift.io.items import (
-        has_items,
-        read_capacities,
-        read_labels,
-        read_pair_queries,
-        read_prices,
-    )
+    from crowdsift.io.items import has_items, read_capacities, read_labels, read_pair_queries, read_prices
     from crowdsift.io.options import ReadOptions
     from crowdsift.io.sql import masked
 
 # The names that commands use, by module. Each is loaded on first use (PEP 562).
 _HOMES = {
     "databases": "require_table write_tables",
-    "files": "forget_written locked read_files replace_file require_file require_folder "
-    "require_separate written", "formats.platforms": "write_review", "ingest": "read_votes",
+    "files": "forget_written locked read_files replace_file require_file require_folder require_separate written",
+    "formats.platforms": "write_review",
+    "ingest": "read_votes",
     "items": "has_items read_capacities read_labels read_pair_queries read_prices",
     "options": "ReadOptions",
     "sql": "masked",
-}  # fmt: skip
+}
 __all__ = [
-    "ReadOptions", "forget_written", "has_items", "locked", "masked", "offered", "read_capacities",
-    "read_files", "read_labels", "read_pair_queries", "read_prices", "read_votes", "replace_file",
-    "require_file", "require_folder",
-    "require_separate", "require_table", "write_review", "write_tables",
+    "ReadOptions",
+    "forget_written",
+    "has_items",
+    "locked",
+    "masked",
+    "offered",
+    "read_capacities",
+    "read_files",
+    "read_labels",
+    "read_pair_queries",
+    "read_prices",
+    "read_votes",
+    "replace_file",
+    "require_file",
+    "require_folder",
+    "require_separate",
+    "require_table",
+    "write_review",
+    "write_tables",
     "written",
-]  # fmt: skip
+]
 
 
 def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -1,7 +1,7 @@
 """Open a source of rows and name its columns: recognise the format, find the column of every role.
 
-`open_source` makes a table of a path, a database, a frame or arrays. `plan_reading` finds out what
-the table holds: our own columns in one of three layouts, or a format (`crowdsift.io.formats`).
+`open_source` makes a table of a path, a database, a frame or arrays. `plan_reading` finds out what the table holds: our
+own columns in one of three layouts, or a format (`crowdsift.io.formats`).
 """
 
 from __future__ import annotations
@@ -35,22 +35,31 @@ OUTCOME = ("first", "second", "outcome")
 WINNER = ("winner", "loser")
 LAYOUTS = (SIDES, OUTCOME, WINNER)
 # The columns of the items of a result, which a context column stands beside.
-_RESULT_COLUMNS = (*("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
-                   *("comparisons", "component", "se", "flag"))  # fmt: skip
+_RESULT_COLUMNS = (
+    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
+    *("comparisons", "component", "se", "flag"),
+)
 STYLE = "conv_metadata"  # of Chatbot Arena: counts of tokens and of Markdown, by side
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
 def open_source(
-    source: Any, threads: int | None = None, *, partitions: bool = False, skip_bad: bool = False,
-    worker_from_path: bool | str = False, query: str | None = None, encoding: str = "utf-8",
+    source: Any,
+    threads: int | None = None,
+    *,
+    partitions: bool = False,
+    skip_bad: bool = False,
+    worker_from_path: bool | str = False,
+    query: str | None = None,
+    encoding: str = "utf-8",
     called: str = "",
-) -> Source:  # fmt: skip
+) -> Source:
     """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
     # Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
-        raise RequestError("--worker-from-path (worker_from_path=) is for files: other votes have "
-                           "no path that could name a worker")  # fmt: skip
+        raise RequestError(
+            "--worker-from-path (worker_from_path=) is for files: other votes have no path that could name a worker"
+        )
     if not isinstance(source, str | os.PathLike):
         from crowdsift.io.frames import source_of
 
@@ -71,24 +80,32 @@ def open_source(
         if not query and is_study(source):
             query = STUDY_QUERY
         if not query:
-            raise RequestError(f"{shown_address(path)} is a database; say which rows are votes "
-                               "with --query (query=), as 'SELECT winner, loser, worker FROM "
-                               "votes'")  # fmt: skip
+            raise RequestError(
+                f"{shown_address(path)} is a database; say which rows are votes "
+                "with --query (query=), as 'SELECT winner, loser, worker FROM "
+                "votes'"
+            )
         return DatabaseSource(path, query, thread_count(threads), skip_bad=skip_bad)
     from crowdsift.io.duck import FileSource
 
     _refuse_query(query)
     return FileSource(
-        path, thread_count(threads), partitions=partitions, skip_bad=skip_bad,
-        worker_from_path=worker_from_path, encoding=encoding,
-    )  # fmt: skip
+        path,
+        thread_count(threads),
+        partitions=partitions,
+        skip_bad=skip_bad,
+        worker_from_path=worker_from_path,
+        encoding=encoding,
+    )
 
 
 def _refuse_query(query: str | None) -> None:
     """Refuse a query for what is no database."""
     if query:
-        raise RequestError("--query (query=) is for votes in a database: an address such as "
-                           "postgresql://host/name, or a file of SQLite or DuckDB")  # fmt: skip
+        raise RequestError(
+            "--query (query=) is for votes in a database: an address such as "
+            "postgresql://host/name, or a file of SQLite or DuckDB"
+        )
 
 
 def resolve_column(table: Source, name: str, what: str) -> str:
@@ -99,10 +116,7 @@ def resolve_column(table: Source, name: str, what: str) -> str:
     lower = {each.lower(): each for each in table.names}
     close = [lower[each] for each in difflib.get_close_matches(name.lower(), lower)]
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    raise InputError(
-        f"no column {name!r} for {what}; {hint}the columns are {listed(table)}",
-        source=table.source,
-    )
+    raise InputError(f"no column {name!r} for {what}; {hint}the columns are {listed(table)}", source=table.source)
 
 
 def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
@@ -112,9 +126,9 @@ def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
         found = [each for each in names if fold(each) == fold(name)]
         if len(found) > 1:
             raise InputError(
-                f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or "
-                "remove one", source=table.source,
-            )  # fmt: skip
+                f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or remove one",
+                source=table.source,
+            )
         if found:
             return found[0]
     return None
@@ -124,9 +138,9 @@ def refuse_empty(table: Source, rows: int, what: str) -> None:
     """Refuse a table without rows."""
     if rows == 0:
         raise InputError(
-            f"no {what}: there are columns ({listed(table)}) but no rows; was the file written to "
-            "its end?", source=table.source,
-        )  # fmt: skip
+            f"no {what}: there are columns ({listed(table)}) but no rows; was the file written to its end?",
+            source=table.source,
+        )
 
 
 def listed(table: Source) -> str:
@@ -141,9 +155,9 @@ def listed(table: Source) -> str:
 class Plan:
     """Say how a table is read.
 
-    `format` is `PLAIN` for our own columns; `layout` holds the roles of items and answers (empty
-    until rows are unfolded); `roles` maps each role to its column; `context` is the format's column
-    of contexts and `by` the one (or those) in use, "" for none; `covariates` their columns.
+    `format` is `PLAIN` for our own columns; `layout` holds the roles of items and answers (empty until rows are
+    unfolded); `roles` maps each role to its column; `context` is the format's column of contexts and `by` the one (or
+    those) in use, "" for none; `covariates` their columns.
     """
 
     format: Format
@@ -180,8 +194,9 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
         raise InputError(
             f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
             f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
-            "another format", source=table.source,
-        )  # fmt: skip
+            "another format",
+            source=table.source,
+        )
     return _plan(table, best, options)
 
 
@@ -230,8 +245,7 @@ def _plain(table: Source, options: ReadOptions) -> Plan | None:
     nested = {"data", "annotations"} <= set(table.names)
     mapped = _mapped_roles(table, options.columns, nested=nested)
     free = [name for name in table.names if name not in mapped.values()]
-    own = {role: name for role in ROLES if role not in mapped
-           and (name := lookup(table, free, role)) is not None}  # fmt: skip
+    own = {role: name for role in ROLES if role not in mapped and (name := lookup(table, free, role)) is not None}
     roles, required = {**mapped, **own}, set(mapped) - {"worker", "weight"}
     for layout in LAYOUTS:
         if required <= set(layout) <= set(roles):
@@ -254,9 +268,7 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
     return Plan(form, layout, roles, roles.get("context", ""))
 
 
-def _mapped_roles(
-    table: Source, columns: Mapping[str, str], *, nested: bool = False
-) -> dict[str, str]:
+def _mapped_roles(table: Source, columns: Mapping[str, str], *, nested: bool = False) -> dict[str, str]:
     """Return the columns that a user named, by role; `nested` ones are inside of records."""
     if nested:
         return dict(columns)
@@ -288,8 +300,7 @@ def _not_found(table: Source, hint: str) -> InputError:
     """Make the error for a table without columns of votes."""
     wanted = sorted({name for layout in LAYOUTS for name in layout} | {"worker"})
     near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
-    meant = [f"{found[0]!r} by {name!r}" for name, found in near.items()
-             if found not in ([], [name])]  # fmt: skip
+    meant = [f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])]
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
     if not any(near.values()) and os.path.isfile(table.source):
         if len(table.names) == 1:
@@ -300,8 +311,9 @@ def _not_found(table: Source, hint: str) -> InputError:
         f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
         "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
         "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
-        f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}', source=table.source,
-    )  # fmt: skip
+        f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',
+        source=table.source,
+    )
 
 
 def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
@@ -340,8 +352,10 @@ def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
     if has_workers and "worker" not in plan.roles:
         raise no_worker(table)
     if options.sides and plan.layout is WINNER:
-        raise RequestError("sides=True, but columns 'winner' and 'loser' do not say who was on "
-                           "the left; use left,right,winner or first,second,outcome")  # fmt: skip
+        raise RequestError(
+            "sides=True, but columns 'winner' and 'loser' do not say who was on "
+            "the left; use left,right,winner or first,second,outcome"
+        )
     if options.style_control:
         resolve_column(table, STYLE, "the style of replies (--style-control)")
     pairs = [(plan.layout[0], plan.layout[1]), plan.pair]
@@ -364,10 +378,12 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
         raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
     by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
-        raise RequestError(f"--by {','.join(names)}: the items of the format {plan.format.name} "
-                           f"are replies, whose contexts are the prompts ({plan.context!r}); with "
-                           "--format plain and --columns winner=..., loser=... items are texts, "
-                           "whatever was asked")  # fmt: skip
+        raise RequestError(
+            f"--by {','.join(names)}: the items of the format {plan.format.name} "
+            f"are replies, whose contexts are the prompts ({plan.context!r}); with "
+            "--format plain and --columns winner=..., loser=... items are texts, "
+            "whatever was asked"
+        )
     return by
 
 
@@ -378,8 +394,7 @@ def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
     if taken:
         raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
     if name in _RESULT_COLUMNS:
-        raise RequestError(f"a context column named {name!r} would be mistaken for that of the "
-                           "results; rename it")  # fmt: skip
+        raise RequestError(f"a context column named {name!r} would be mistaken for that of the results; rename it")
     return name
 
 
@@ -409,9 +424,9 @@ class CovariateColumns(NamedTuple):
 
 def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
     """Find the columns of a covariate: its own, one for each item, or an equality of two."""
-    # With the pair ("left", "right") a covariate `chars` is the column chars, or the columns
-    # left_chars and right_chars; `org=maker` says where these are equal to the column maker, or to
-    # the word where there is no such column.
+    # With the pair ("left", "right") a covariate `chars` is the column chars, or the columns left_chars and
+    # right_chars; `org=maker` says where these are equal to the column maker, or to the word where there is no such
+    # column.
     whole = lookup(table, table.names, name)
     if whole is not None:
         return CovariateColumns(whole, None)
@@ -419,33 +434,30 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
     if equal:
         if not name or not value:
             raise InputError(
-                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as "
-                "org=OpenAI or org=judge_org", source=table.source,
-            )  # fmt: skip
+                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as org=OpenAI or org=judge_org",
+                source=table.source,
+            )
         other = lookup(table, table.names, value)
         plain = _covariate(table, name, pairs)
         return plain._replace(value="" if other else value, other=other or "")
     halves = []
     for one, two in pairs:
-        for first, second in (
-            (f"{one}_{name}", f"{two}_{name}"),
-            (f"{name}_{one}", f"{name}_{two}"),
-        ):
+        for first, second in ((f"{one}_{name}", f"{two}_{name}"), (f"{name}_{one}", f"{name}_{two}")):
             found = [lookup(table, table.names, each) for each in (first, second)]
             if found[0] is not None and found[1] is not None:
                 return CovariateColumns(found[0], found[1])
-            halves += [(there, missing) for there, missing in
-                       ((found[0], second), (found[1], first)) if there is not None]  # fmt: skip
+            halves += [
+                (there, missing) for there, missing in ((found[0], second), (found[1], first)) if there is not None
+            ]
     if halves:
         there, missing = halves[0]
         raise InputError(
             f"the covariate {name!r} has the column {there!r} but no {missing!r}; it needs one for "
-            f"each item, or a column {name!r} of differences", source=table.source,
-        )  # fmt: skip
+            f"each item, or a column {name!r} of differences",
+            source=table.source,
+        )
     both = " and ".join(f"{each}_{name}" for each in pairs[0])
-    return CovariateColumns(
-        resolve_column(table, name, f"the covariate {name!r}, nor the columns {both}"), None
-    )
+    return CovariateColumns(resolve_column(table, name, f"the covariate {name!r}, nor the columns {both}"), None)
 
 
 def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
@@ -464,9 +476,11 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
     """Return the covariates of style: log ratios of tokens, headers, lists and bold text."""
     # Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
     names = {
-        "tokens": "sum_assistant_{}_tokens", "headers": "header_count_{}", "lists": "list_count_{}",
+        "tokens": "sum_assistant_{}_tokens",
+        "headers": "header_count_{}",
+        "lists": "list_count_{}",
         "bold": "bold_count_{}",
-    }  # fmt: skip
+    }
     counts = np.empty((len(names), 2, 0)).tolist()
     for row, (entry,) in enumerate(table.rows([STYLE])):
         entry = json.loads(entry) if isinstance(entry, str) else entry
@@ -476,12 +490,13 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
                 found = sum(found.values()) if isinstance(found, dict) else found
                 if not isinstance(found, int | float) or not found >= 0:
                     raise table.fault(
-                        row, STYLE, f"no count {name.format(side)}, which --style-control needs "
+                        row,
+                        STYLE,
+                        f"no count {name.format(side)}, which --style-control needs "
                         f"for {what}; leave the row out (--where), or fit without style control",
-                    )  # fmt: skip
+                    )
                 column.append(found)
-    return {what: _log_ratio(*np.array(both, np.float64))
-            for what, both in zip(names, counts, strict=True)}  # fmt: skip
+    return {what: _log_ratio(*np.array(both, np.float64)) for what, both in zip(names, counts, strict=True)}
 
 
 def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -500,15 +515,17 @@ def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Ite
 
 def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
     """Return the covariate of every vote, in favour of the first item."""
-    # Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
-    # the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
-    # they are compared with a value or another column.
+    # Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of the counts plus 1,
+    # of any other numbers, and of yes and no, the difference; so it is where they are compared with a value or another
+    # column.
     if covariate.compares:
         equal = _equal(table, covariate)
         return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])
     answers = [_answers(table, name) for name in covariate.names]
-    found = [np.asarray(table.quantities(name, "covariate"), np.float64) if given is None else given
-             for name, given in zip(covariate.names, answers, strict=True)]  # fmt: skip
+    found = [
+        np.asarray(table.quantities(name, "covariate"), np.float64) if given is None else given
+        for name, given in zip(covariate.names, answers, strict=True)
+    ]
     if len(found) == 1:
         return found[0]
     one, two = found
@@ -534,8 +551,7 @@ def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float6
         some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
         where = " and ".join(map(repr, covariate.of_items))
         raise InputError(
-            f"a covariate asks where {where} have {kind}: no row does; they have {some}",
-            source=table.source,
+            f"a covariate asks where {where} have {kind}: no row does; they have {some}", source=table.source
         )
     return equal
 
@@ -543,9 +559,7 @@ def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float6
 def _words(table: Source, name: str) -> NDArray[np.str_]:
     """Return the column as words in small letters, "" where it is empty."""
     labels, codes = table.encode(name)
-    words = np.array(
-        [*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""]
-    )
+    words = np.array([*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""])
     return np.asarray(words[np.where(codes == MISSING, len(labels), codes)])
 
 

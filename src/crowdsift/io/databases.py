@@ -1,10 +1,9 @@
 """Votes in a database: one query of PostgreSQL, SQLite or DuckDB, as a stream of Arrow batches.
 
-The rows go into a Parquet file of a private folder and are read from there as any other file is;
-so what is said of bad rows, conditions and memory holds for them, too. A query is one statement,
-in a transaction that only reads: one snapshot, whatever others write meanwhile. Passwords come
-from where the database's own library looks for them (PGPASSWORD, ~/.pgpass, a service file). One
-inside the address is used, and never shown or stored.
+The rows go into a Parquet file of a private folder and are read from there as any other file is; so what is said of bad
+rows, conditions and memory holds for them, too. A query is one statement, in a transaction that only reads: one
+snapshot, whatever others write meanwhile. Passwords come from where the database's own library looks for them
+(PGPASSWORD, ~/.pgpass, a service file). One inside the address is used, and never shown or stored.
 """
 
 from __future__ import annotations
@@ -43,8 +42,22 @@ if TYPE_CHECKING:
 _CLEAR = re.compile(r"postgres(?:ql)?://(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?[^@/?#\s]*(?:[/?][^@]*)?")
 _CONNECT_TIMEOUT = 10  # seconds until a server must have answered
 # Types that mean the same as labels or numbers in a Parquet file; others come as text.
-_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "DATE",
-          "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")  # fmt: skip
+_PLAIN = (
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "UTINYINT",
+    "USMALLINT",
+    "DATE",
+    "UINTEGER",
+    "UBIGINT",
+    "FLOAT",
+    "DOUBLE",
+    "VARCHAR",
+    "BLOB",
+)
 # Strings and names in quotes, which may hold anything; and what may stand after a statement.
 _TOKENS = re.compile(
     r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$"""
@@ -67,8 +80,8 @@ def file_of(address: str) -> str:
 class DatabaseSource(FileSource):
     """The rows that a query returns.
 
-    `address`: as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such
-    a file; `query`: one SELECT, in the words of the database; its columns are those of the votes.
+    `address`: as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such a file; `query`: one
+    SELECT, in the words of the database; its columns are those of the votes.
     """
 
     def __init__(self, address: str, query: str, threads: int, *, skip_bad: bool = False) -> None:
@@ -111,16 +124,14 @@ def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> 
     return target
 
 
-def _copy_rows(
-    address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
-) -> None:
+def _copy_rows(address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels) -> None:
     """Copy the rows of a query of PostgreSQL or SQLite."""
     where = shown_address(address)
     with connected(address, read_only=True) as connection, connection.cursor() as cursor:
         cancels.append(cursor.adbc_cancel)
         try:
-            # As a table of another SELECT, a statement that writes files (ATTACH of SQLite, COPY
-            # TO PROGRAM of PostgreSQL, which read-only transactions allow) is a syntax error.
+            # As a table of another SELECT, a statement that writes files (ATTACH of SQLite, COPY TO PROGRAM of
+            # PostgreSQL, which read-only transactions allow) is a syntax error.
             cursor.execute(f"SELECT * FROM (\n{query}\n) AS votes")
             stream = cursor.fetch_record_batch()
         except Exception as error:
@@ -132,9 +143,7 @@ def _copy_rows(
         _spill(stream, target, folder, threads, address, cancels)
 
 
-def _spill(
-    stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str, cancels: Cancels
-) -> None:
+def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str, cancels: Cancels) -> None:
     """Write Arrow batches, a few at a time, with types that a file of votes may have."""
     import duckdb
 
@@ -143,9 +152,9 @@ def _spill(
     try:
         database.register("stream", _plain_stream(stream))
         kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
-        chosen = ", ".join(quoted(name) if kind in _PLAIN
-                           else f"{quoted(name)}::VARCHAR AS {quoted(name)}"
-                           for name, kind, *_ in kinds)  # fmt: skip
+        chosen = ", ".join(
+            quoted(name) if kind in _PLAIN else f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name, kind, *_ in kinds
+        )
         answer = f"SELECT {chosen} FROM stream"
         database.execute(f"COPY ({answer}) TO {literal(target)} (FORMAT parquet)")
     except duckdb.Error as error:
@@ -158,9 +167,7 @@ def _spill(
         hint = ""
         if "mismatch" in text:  # SQLite's columns may hold anything
             hint = "; a column holds values of several types: write CAST(column AS TEXT) for it"
-        raise InputError(
-            f"the rows of the query cannot be read: {text}{hint}", source=shown_address(address)
-        ) from None
+        raise InputError(f"the rows of the query cannot be read: {text}{hint}", source=shown_address(address)) from None
     finally:
         database.close()
 
@@ -169,19 +176,20 @@ def _plain_stream(stream: Any) -> Any:
     """Yield batches with extension types (numeric, json) replaced by their storage type, text."""
     import pyarrow as pa
 
-    opaque = [isinstance(each.type, pa.BaseExtensionType)
-              and str(each.type) != "extension<arrow.uuid>" for each in stream.schema]  # fmt: skip
+    opaque = [
+        isinstance(each.type, pa.BaseExtensionType) and str(each.type) != "extension<arrow.uuid>"
+        for each in stream.schema
+    ]
     if not any(opaque):
         return stream
-    fields = [pa.field(each.name, each.type.storage_type if is_opaque else each.type)
-              for each, is_opaque in zip(stream.schema, opaque, strict=True)]  # fmt: skip
+    fields = [
+        pa.field(each.name, each.type.storage_type if is_opaque else each.type)
+        for each, is_opaque in zip(stream.schema, opaque, strict=True)
+    ]
     schema = pa.schema(fields)
     batches = (
         pa.record_batch(
-            [
-                column.storage if is_opaque else column
-                for column, is_opaque in zip(batch.columns, opaque, strict=True)
-            ],
+            [column.storage if is_opaque else column for column, is_opaque in zip(batch.columns, opaque, strict=True)],
             schema=schema,
         )
         for batch in stream
@@ -189,9 +197,7 @@ def _plain_stream(stream: Any) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _copy_duckdb(
-    path: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
-) -> None:
+def _copy_duckdb(path: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels) -> None:
     """Copy the rows of a query of DuckDB, which may write into our folder and nowhere else."""
     import duckdb
 
@@ -224,9 +230,7 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
     try:
         connection = driver.connect(uri if postgres else uri + ("?mode=ro" if read_only else ""))
     except Exception as error:
-        raise InputError(
-            f"cannot connect: {reason(error, address)}", source=shown_address(address)
-        ) from None
+        raise InputError(f"cannot connect: {reason(error, address)}", source=shown_address(address)) from None
     with connection:
         if postgres and read_only:
             with connection.cursor() as cursor:
@@ -237,16 +241,14 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
 
 def require_driver(address: str) -> Any:
     """Import the driver of a database, with signals left as they were."""
-    # The drivers import Polars where it is installed, which takes SIGINT over for the process and
-    # keeps it from the handlers of Python. To be called in the main thread, before a query runs.
+    # The drivers import Polars where it is installed, which takes SIGINT over for the process and keeps it from the
+    # handlers of Python. To be called in the main thread, before a query runs.
     name = "postgresql" if kind_of_database(address) == "postgresql" else "sqlite"
     try:
         driver = import_module(f"adbc_driver_{name}.dbapi")
         import_module("pyarrow")
     except ImportError:
-        raise RequestError(
-            f"votes in {name} need the driver; pip install 'crowdsift[databases]'"
-        ) from None
+        raise RequestError(f"votes in {name} need the driver; pip install 'crowdsift[databases]'") from None
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is threading.main_thread() and handler is not None:
         signal.signal(signal.SIGINT, handler)
@@ -292,16 +294,15 @@ _COLUMNS = {
 def require_table(address: Any, name: str) -> None:
     """Refuse a target to which no table can be written, before any work."""
     if kind_of_database(address) is None:
-        raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out "
-                           "DIR")  # fmt: skip
+        raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out DIR")
     if not name or name.count(".") > 1 or not all(name.split(".")):
         raise RequestError(f"--to-table wants NAME or SCHEMA.NAME, not {name!r}")
 
 
 def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str]:
     """Write Arrow tables as NAME_items and so on; return their names."""
-    # A table that is there and has these columns gets the new rows instead of the old ones; another
-    # one is refused. Either all tables are written or none.
+    # A table that is there and has these columns gets the new rows instead of the old ones; another one is refused.
+    # Either all tables are written or none.
     require_table(address, name)
     schema, _, base = name.rpartition(".")
     named = {f"{base}_{kind}": table for kind, table in tables.items()}
@@ -315,15 +316,12 @@ def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str
         raise
     except Exception as error:
         raise InputError(
-            f"--to-table {name}: nothing was written: {reason(error, address)}",
-            source=shown_address(address),
+            f"--to-table {name}: nothing was written: {reason(error, address)}", source=shown_address(address)
         ) from None
     return [f"{schema}.{table}" if schema else table for table in named]
 
 
-def _through_adbc(
-    address: str, schema: str, tables: Mapping[str, Any], cancels: list[Callable[[], Any]]
-) -> None:
+def _through_adbc(address: str, schema: str, tables: Mapping[str, Any], cancels: list[Callable[[], Any]]) -> None:
     """Write the tables to PostgreSQL or SQLite, all in one transaction."""
     kind = kind_of_database(address) or ""
     with connected(address, read_only=False) as connection, connection.cursor() as cursor:

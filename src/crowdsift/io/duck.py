@@ -1,10 +1,9 @@
 """Files of votes through DuckDB: CSV, TSV, JSON, JSONL and Parquet, gzip, globs, stdin.
 
-Every column is read as it stands in the file (text stays text) into one temporary table of
-DuckDB, which spills to the disk where memory is short; labels become codes there, so that no
-Python object is made for a row. Text in Parquet, which can be read twice at little cost, becomes
-codes on the way into the table, a tenth of its size. `self._place` is the row number: the position
-in that table, or a column of it where the joins that encode keep no order.
+Every column is read as it stands in the file (text stays text) into one temporary table of DuckDB, which spills to the
+disk where memory is short; labels become codes there, so that no Python object is made for a row. Text in Parquet,
+which can be read twice at little cost, becomes codes on the way into the table, a tenth of its size. `self._place` is
+the row number: the position in that table, or a column of it where the joins that encode keep no order.
 """
 
 from __future__ import annotations
@@ -53,14 +52,20 @@ _MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for
 class FileSource(Source):
     """The columns of one file, of all files of a glob, or of standard input.
 
-    `worker_from_path`: whether the path of a file names the worker, or a pattern that says where;
-    `encoding`: the encoding of text files; "" recognises UTF-8 and Windows-1252.
+    `worker_from_path`: whether the path of a file names the worker, or a pattern that says where; `encoding`: the
+    encoding of text files; "" recognises UTF-8 and Windows-1252.
     """
 
     def __init__(
-        self, source: str, threads: int, *, partitions: bool = False, skip_bad: bool = False,
-        worker_from_path: bool | str = False, encoding: str = "utf-8",
-    ) -> None:  # fmt: skip
+        self,
+        source: str,
+        threads: int,
+        *,
+        partitions: bool = False,
+        skip_bad: bool = False,
+        worker_from_path: bool | str = False,
+        encoding: str = "utf-8",
+    ) -> None:
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
         self._place = "rowid"
@@ -77,17 +82,14 @@ class FileSource(Source):
             if worker_from_path:
                 named = self._named(paths, worker_from_path)
                 paths = [path for path in paths if path in named]
-            found = [settled(path, self._folder, partitions=partitions, encoding=encoding)
-                     for path in paths]  # fmt: skip
+            found = [settled(path, self._folder, partitions=partitions, encoding=encoding) for path in paths]
             parts = [part for part, _ in found]
             for path, part in zip(paths, parts, strict=True):
                 part.constant |= named.get(path, {})
             self.notes += tuple(note for _, note in found if note)
             self._database = Database(threads, [part.path for part in parts], self._folder)
             self._parts = [inspected(part, self._run) for part in parts]
-            if named and any(
-                "worker" in (p.header.names if p.header else p.types or ()) for p in parts
-            ):
+            if named and any("worker" in (p.header.names if p.header else p.types or ()) for p in parts):
                 self.worker_column = "worker of the path"  # the files have a column worker
                 for part in parts:
                     part.constant[self.worker_column] = part.constant.pop("worker")
@@ -106,8 +108,9 @@ class FileSource(Source):
             raise InputError(
                 f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of "
                 f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything "
-                "within a name", source=self.source,
-            )  # fmt: skip
+                "within a name",
+                source=self.source,
+            )
         if len(named) < len(paths):
             other = next(path for path in paths if path not in named)
             self.notes += (
@@ -117,9 +120,8 @@ class FileSource(Source):
         return named
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:  # fmt: skip
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
+    ) -> int:
         """See `Source.load`."""
         names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}
@@ -147,10 +149,16 @@ class FileSource(Source):
                 self._run(part, f"{into} {self._joined(part, names)}")
             else:
                 load_part(
-                    part, names, into, self._run, self._folder,
-                    replies=replies, prompts=prompts, condition=condition,
+                    part,
+                    names,
+                    into,
+                    self._run,
+                    self._folder,
+                    replies=replies,
+                    prompts=prompts,
+                    condition=condition,
                     skip_bad=self._skip_bad,
-                )  # fmt: skip
+                )
             self._starts.append(self._query("SELECT count(*) FROM votes").fetchall()[0][0])
         return self._starts[-1]
 
@@ -163,9 +171,12 @@ class FileSource(Source):
         """Assign a number to every distinct label of a column over all files."""
         column = quoted(name)
         scans = " UNION ALL ".join(f"SELECT {column} AS label FROM {scan(p)}" for p in self._parts)
-        self._run(self._parts[0], f"CREATE TEMP TABLE labels_{self._column[name]} AS "
+        self._run(
+            self._parts[0],
+            f"CREATE TEMP TABLE labels_{self._column[name]} AS "
             "SELECT label, (row_number() OVER () - 1)::UINTEGER AS code "
-            f"FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)")  # fmt: skip
+            f"FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)",
+        )
 
     def _joined(self, part: Part, names: list[str]) -> str:
         """Select the columns of a Parquet file, labels as codes, with the number of the row."""
@@ -177,8 +188,7 @@ class FileSource(Source):
                 joins += f" LEFT JOIN {table} ON part.{quoted(name)} = {table}.label"
             else:
                 given = field_of(part, name)
-                chosen.append(f"{'part.' if given.startswith(quoted(name)) else ''}{given} AS "
-                              f"{column}")  # fmt: skip
+                chosen.append(f"{'part.' if given.startswith(quoted(name)) else ''}{given} AS {column}")
         return f"SELECT {', '.join(chosen)} FROM {scan(part, numbered=True)} AS part{joins}"
 
     def _check_part(self, part: Part, names: list[str]) -> None:
@@ -186,23 +196,25 @@ class FileSource(Source):
         first = self._parts[0]
         for name in names:
             if name not in part.names:
-                forms = [{f.name for f in known_formats() if f.fits(p.names, {})}
-                         for p in (first, part)]  # fmt: skip
+                forms = [{f.name for f in known_formats() if f.fits(p.names, {})} for p in (first, part)]
                 shown = ", ".join(part.names[:20])
                 if (forms[0] or forms[1]) and not forms[0] & forms[1]:
                     one, two = (min(form, default="another") for form in forms)
-                    shown += (f". The files are of two formats ({one} and {two}); fit the files "
-                              "of each format apart, in folders of their own")  # fmt: skip
+                    shown += (
+                        f". The files are of two formats ({one} and {two}); fit the files "
+                        "of each format apart, in folders of their own"
+                    )
                 raise InputError(
-                    f"no column {name!r}, which {first.source} has; the columns here are {shown}",
-                    source=part.source,
+                    f"no column {name!r}, which {first.source} has; the columns here are {shown}", source=part.source
                 )
             types = [each.type_of(name) for each in (first, part)]
             if types[0] != types[1]:
                 raise InputError(
                     f"the column is {types[1]} here and {types[0]} in {first.source}; "
-                    "write both files with the same types", source=part.source, column=name,
-                )  # fmt: skip
+                    "write both files with the same types",
+                    source=part.source,
+                    column=name,
+                )
 
     def _run(self, part: Part, query: str) -> Any:
         """Run a query that reads a file; what is wrong with it is an `InputError`."""
@@ -219,9 +231,7 @@ class FileSource(Source):
                 raise wrong_condition(self._condition, reason) from None
             if part.kind == "json":
                 raise explain_json(part.path, part.zipped, part.source, reason) from None
-            raise InputError(
-                f"the file cannot be read as {part.kind.upper()}: {reason}", source=part.source
-            ) from None
+            raise InputError(f"the file cannot be read as {part.kind.upper()}: {reason}", source=part.source) from None
 
     def _query(self, query: str) -> Any:
         assert self._database is not None
@@ -291,16 +301,17 @@ class FileSource(Source):
 
     def _join_codes(self, column: str) -> NDArray[np.uint32]:
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
-        coded = self._query(f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
-            f"JOIN labels ON votes.{column} = labels.label").fetchnumpy()  # fmt: skip
+        coded = self._query(
+            f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
+            f"JOIN labels ON votes.{column} = labels.label"
+        ).fetchnumpy()
         codes[coded["place"]] = coded["code"]  # a join keeps no order
         return codes
 
     def _label_joins(self, coded: Iterable[str]) -> str:
         """Join the labels of columns that hold codes."""
         columns = [self._column[name] for name in coded]
-        return "".join(f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
-                       for column in columns)  # fmt: skip
+        return "".join(f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code" for column in columns)
 
     def _stored(self, name: str) -> str:
         return self._reply.get(name) or self._column[name]
@@ -363,8 +374,9 @@ class FileSource(Source):
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         stored = {name: self._stored(name) for name in names}
-        columns = ", ".join(f"labels_{column}.label" if name in self._coded else f"votes.{column}"
-                            for name, column in stored.items())  # fmt: skip
+        columns = ", ".join(
+            f"labels_{column}.label" if name in self._coded else f"votes.{column}" for name, column in stored.items()
+        )
         joins = self._label_joins(name for name in names if name in self._coded)
         number = f"votes.{self._place}"
         json = [self._is_json(name) for name in names]
@@ -375,8 +387,10 @@ class FileSource(Source):
             ).fetchall()
             for place, row in enumerate(found):
                 try:
-                    yield tuple(_parsed([value])[0] if is_json and value is not None else value
-                                for value, is_json in zip(row, json, strict=True))  # fmt: skip
+                    yield tuple(
+                        _parsed([value])[0] if is_json and value is not None else value
+                        for value, is_json in zip(row, json, strict=True)
+                    )
                 except LabelError as fault:
                     raise self.fault(start + place, None, fault.message) from None
 
@@ -487,14 +501,18 @@ def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False)
     shown_as = "label"
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
         length = BEGINNING + len(MARK) + HASH
-        shown_as = (f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
-                    f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), "
-                    "'   ') ELSE label END")  # fmt: skip
+        shown_as = (
+            f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
+            f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), "
+            "'   ') ELSE label END"
+        )
     order = "ORDER BY shown" if ordered else ""
     every = " UNION ALL ".join(f"SELECT {column} AS label FROM votes" for column in columns)
-    return ("CREATE OR REPLACE TEMP TABLE labels AS SELECT label, shown, (row_number() OVER "
-            f"({order}) - 1)::UINTEGER AS code FROM (SELECT label, {shown_as} AS shown FROM "
-            f"(SELECT DISTINCT label FROM ({every}) WHERE label IS NOT NULL))")  # fmt: skip
+    return (
+        "CREATE OR REPLACE TEMP TABLE labels AS SELECT label, shown, (row_number() OVER "
+        f"({order}) - 1)::UINTEGER AS code FROM (SELECT label, {shown_as} AS shown FROM "
+        f"(SELECT DISTINCT label FROM ({every}) WHERE label IS NOT NULL))"
+    )
 
 
 def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
@@ -503,14 +521,10 @@ def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
         rows = query("SELECT epoch_us(label) FROM labels ORDER BY code").fetchall()
         return [_EPOCH + timedelta(microseconds=count) for (count,) in rows]
     if kind == "TIMESTAMP_NS":
-        found = query(
-            "SELECT code FROM labels WHERE epoch_ns(label) % 1000 <> 0 LIMIT 1"
-        ).fetchone()
+        found = query("SELECT code FROM labels WHERE epoch_ns(label) % 1000 <> 0 LIMIT 1").fetchone()
         if found is not None:
             text = query(f"SELECT label::VARCHAR FROM labels WHERE code = {found[0]}").fetchone()[0]
-            raise LabelError(
-                0, f"the label {text} is finer than microseconds; write such labels as text",
-            )  # fmt: skip
+            raise LabelError(0, f"the label {text} is finer than microseconds; write such labels as text")
     return [label for (label,) in query("SELECT label FROM labels ORDER BY code").fetchall()]
 
 
@@ -522,8 +536,6 @@ def _parsed(labels: Sequence[str]) -> list[Any]:
             values.append(json.loads(label))
         except (ValueError, RecursionError):  # 4,300 digits, or a thousand brackets
             raise LabelError(
-                place,
-                f"the value {shown(label)} is too long or too deeply nested for a label; write it "
-                "as text",
+                place, f"the value {shown(label)} is too long or too deeply nested for a label; write it as text"
             ) from None
     return values

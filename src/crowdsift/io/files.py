@@ -1,9 +1,8 @@
 """Output that appears whole or not at all, and temporary folders that never outlive their run.
 
-New content is written to a draft beside its target, which takes the place of the target by one
-rename. Drafts and temporary folders are locked as long as their process lives; what a killed run
-left is not, and the next run removes it. So no process need be known by its number, which is
-another's where containers share a folder.
+New content is written to a draft beside its target, which takes the place of the target by one rename. Drafts and
+temporary folders are locked as long as their process lives; what a killed run left is not, and the next run removes it.
+So no process need be known by its number, which is another's where containers share a folder.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ _held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary file beside `path` that takes its place if the block succeeds."""
-    # Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one is
-    # removed; what a killed run left behind is removed by the next one that writes the same file.
-    # Content is on the disk before the name is. A symbolic link is followed, permissions are kept,
-    # and into what is no regular file (a device, a pipe) the content is written.
+    # Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one is removed; what a
+    # killed run left behind is removed by the next one that writes the same file. Content is on the disk before the
+    # name is. A symbolic link is followed, permissions are kept, and into what is no regular file (a device, a pipe)
+    # the content is written.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         with temporary_folder() as folder:
@@ -132,8 +131,8 @@ def _keep_permissions(target: Path, temporary: Path) -> None:
 
 def written() -> list[Path]:
     """Return the files that the last blocks of `replace_file` put in place, but no hidden ones."""
-    # Asked of the file system and not noted after the fact, so that an exception of a signal
-    # handler at any moment leaves it true.
+    # Asked of the file system and not noted after the fact, so that an exception of a signal handler at any moment
+    # leaves it true.
     found: dict[Path, None] = {}
     for target, inode in _drafts:
         with suppress(OSError):
@@ -147,9 +146,7 @@ def forget_written() -> None:
     _drafts.clear()
 
 
-def write_folder(
-    directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]
-) -> None:
+def write_folder(directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]) -> None:
     """Write files of these names and contents, all of them complete before one takes its place."""
     folder = Path(directory)
     with new_folder(folder), ExitStack() as together:
@@ -180,8 +177,8 @@ def new_folder(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a folder: other runs that write into it, or update what is in it, wait."""
-    # A thread that holds the folder already goes on at once. `waiting` is called if another run
-    # holds it. Windows has no such lock.
+    # A thread that holds the folder already goes on at once. `waiting` is called if another run holds it. Windows has
+    # no such lock.
     if sys.platform == "win32":
         yield
         return
@@ -275,8 +272,8 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
 
 def read_files(source: Any) -> list[str]:
     """Return the existing files that a source of rows is read from."""
-    # A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or
-    # the address of an SQLite or DuckDB database. Anything else gives an empty list.
+    # A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or the address of an
+    # SQLite or DuckDB database. Anything else gives an empty list.
     if not isinstance(source, str | os.PathLike):
         return []
     text = os.fsdecode(source)
@@ -297,16 +294,18 @@ def read_files(source: Any) -> list[str]:
 
 def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
     """Refuse an output that is a file which is read, or that another output writes as well."""
-    # Each path has the name of its option for the message. Files are compared by resolved path and
-    # by inode, so that links of both kinds count. Devices and pipes hold nothing that could be
-    # lost.
+    # Each path has the name of its option for the message. Files are compared by resolved path and by inode, so that
+    # links of both kinds count. Devices and pipes hold nothing that could be lost.
     taken: dict[object, str] = {}
     for option, path in inputs:
         reason = f"this file is read ({option}); write somewhere else"
         taken |= dict.fromkeys(_identity(path), reason)
     written = [(option, path, _identity(path)) for option, path in outputs]
-    folders = {str(parent): option for option, _, identity in written
-               for parent in Path(identity[0] if identity else "/").parents}  # fmt: skip
+    folders = {
+        str(parent): option
+        for option, _, identity in written
+        for parent in Path(identity[0] if identity else "/").parents
+    }
     for option, path, identity in written:
         other = folders.get(identity[0]) if identity else None
         for reason in [taken[key] for key in identity if key in taken]:

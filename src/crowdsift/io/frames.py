@@ -55,9 +55,15 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     votes = list(zip(columns["worker"], columns.get("winner", columns["worker"]), strict=True))
     rows, empty = Counter(w for w, _ in votes), Counter(w for w, x in votes if is_empty(x))
     few = [f"{name} ({count:,})" for name, count in empty.items() if 2 * count >= rows[name]]
-    return (f"columns of answers that are empty in half of the {max(rows.values()):,} rows or "
+    return (
+        (
+            f"columns of answers that are empty in half of the {max(rows.values()):,} rows or "
             f"more: {', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are "
-            "counted, not used",) if few else ()  # fmt: skip
+            "counted, not used",
+        )
+        if few
+        else ()
+    )
 
 
 class MeltedSource(MemorySource):
@@ -72,8 +78,9 @@ class MeltedSource(MemorySource):
         met = origin.kept()
         self._row = np.repeat(np.arange(len(rows)), len(answers))
         self._kept = None if met is None else met[self._row]
-        columns: dict[str, list[Any]] = {name: [row[place] for row in rows for _ in answers]
-                      for place, name in enumerate(kept)}  # fmt: skip
+        columns: dict[str, list[Any]] = {
+            name: [row[place] for row in rows for _ in answers] for place, name in enumerate(kept)
+        }
         columns["winner"] = [entry for row in rows for entry in row[len(kept) :]]
         columns["worker"] = [name for _ in rows for name in answers]
         super().__init__(columns, source=origin.source)
@@ -113,9 +120,8 @@ class FrameSource(Source):
                 self.backend = backend
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:  # fmt: skip
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
+    ) -> int:
         """See `Source.load`."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         if condition:
@@ -181,9 +187,7 @@ def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
     return labels, np.concatenate(codes) if codes else np.zeros(0, np.int64)
 
 
-def _of_categories(
-    labels: list[Any], places: NDArray[np.int64]
-) -> tuple[list[Any], NDArray[np.uint32]]:
+def _of_categories(labels: list[Any], places: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.uint32]]:
     """Return the distinct labels that occur in rows, and the codes of the rows."""
     distinct, of_label = factorize(as_column(labels))
     none = places < 0
@@ -207,10 +211,7 @@ def _refuse_nanoseconds(series: Any) -> None:
     fine &= ~np.isnat(entries)
     if fine.any():
         row = int(np.argmax(fine))
-        raise LabelError(
-            row,
-            f"the label {entries[row]!s} is finer than microseconds; write such labels as text",
-        )
+        raise LabelError(row, f"the label {entries[row]!s} is finer than microseconds; write such labels as text")
 
 
 def source_of(source: Any) -> Source:
@@ -235,10 +236,12 @@ def source_of(source: Any) -> Source:
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _source_of_arrow(source)
-        raise RequestError(f"votes cannot be read from an object of type {type(source).__name__}; "
-                           "give a path, '-', a pandas, polars or pyarrow frame, a data set of "
-                           "Hugging Face, a DuckDB relation, whatever gives an Arrow stream, or a "
-                           "dict of arrays")  # fmt: skip
+        raise RequestError(
+            f"votes cannot be read from an object of type {type(source).__name__}; "
+            "give a path, '-', a pandas, polars or pyarrow frame, a data set of "
+            "Hugging Face, a DuckDB relation, whatever gives an Arrow stream, or a "
+            "dict of arrays"
+        )
     return FrameSource(frame)
 
 
@@ -252,9 +255,11 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
                 "columns by dict(zip(('winner', 'loser', 'worker'), zip(*rows)))"
             )
     if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
-        raise RequestError("a list of arrays is (winner, loser) or (winner, loser, worker), each "
-                           f"an array or a list; this one holds {len(columns)} of "
-                           f"{_kinds(columns)}; use a dict of column names for more")  # fmt: skip
+        raise RequestError(
+            "a list of arrays is (winner, loser) or (winner, loser, worker), each "
+            f"an array or a list; this one holds {len(columns)} of "
+            f"{_kinds(columns)}; use a dict of column names for more"
+        )
     return MemorySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
 
 
@@ -269,12 +274,13 @@ def _kinds(values: Iterable[Any]) -> str:
 def _source_of_relation(relation: Any) -> Source:
     """Return the columns of a relation; types that NumPy would round are read as text."""
     names = distinct_names(relation.columns)
-    wide = {name: _WIDE[kind]
+    wide = {
+        name: _WIDE[kind]
         for name, kind in zip(names, (_family(str(kind)) for kind in relation.types), strict=True)
-        if kind in _WIDE}  # fmt: skip
+        if kind in _WIDE
+    }
     if wide:
-        chosen = [f"{wide[n][0].format(quoted(n))} AS {quoted(n)}" if n in wide else quoted(n)
-                  for n in names]  # fmt: skip
+        chosen = [f"{wide[n][0].format(quoted(n))} AS {quoted(n)}" if n in wide else quoted(n) for n in names]
         relation = relation.project(", ".join(chosen))
     columns = dict(zip(names, relation.fetchnumpy().values(), strict=True))
     for name, kind in zip(names, relation.types, strict=True):
@@ -297,10 +303,11 @@ def _moment(microseconds: str) -> datetime:
 
 # How columns leave DuckDB that NumPy has no exact type for, and how their text is read.
 _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "HUGEINT": ("CAST({} AS VARCHAR)", int), "UHUGEINT": ("CAST({} AS VARCHAR)", int),
+    "HUGEINT": ("CAST({} AS VARCHAR)", int),
+    "UHUGEINT": ("CAST({} AS VARCHAR)", int),
     "DECIMAL": ("CAST({} AS VARCHAR)", Decimal),
     "TIMESTAMP WITH TIME ZONE": ("CAST(epoch_us({}) AS VARCHAR)", _moment),
-}  # fmt: skip
+}
 
 
 def _source_of_arrow(source: Any) -> Source:
@@ -360,13 +367,11 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
         database = Database(1, [draft], folder)
         try:
             target = folder.file(".parquet")
-            rows = (f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = "
-                    "-1)")  # fmt: skip
+            rows = f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = -1)"
             if not os.path.getsize(draft):  # nothing was sure enough: columns without rows
                 empty = [f"NULL::VARCHAR AS {quoted(name)}" for name in _names(columns, added)]
                 rows = f"SELECT {', '.join(empty)} WHERE false"
-            database.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION "
-                             "ZSTD)")  # fmt: skip
+            database.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION ZSTD)")
             Path(path).write_bytes(Path(target).read_bytes())
         finally:
             database.close()
@@ -376,8 +381,7 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
 
 def _write_lines(path: str, records: Iterator[dict[str, Any]]) -> None:
     with open(path, "w", encoding="utf-8", errors="surrogatepass") as out:
-        out.writelines(json.dumps(record, ensure_ascii=False, default=str) + "\n"
-                       for record in records)  # fmt: skip
+        out.writelines(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
 
 
 def _names(columns: Mapping[str, Sequence[Any]], added: Added) -> list[str]:
@@ -392,8 +396,7 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
     height = len(next(iter(columns.values())))
     rows = np.arange(height) if added.rows is None else added.rows
     numbers = {name: values.tolist() for name, values in added.numbers.items()}
-    labels = {name: (codes.tolist(), texts.tolist())
-              for name, (codes, texts) in added.labels.items()}  # fmt: skip
+    labels = {name: (codes.tolist(), texts.tolist()) for name, (codes, texts) in added.labels.items()}
     for place, row in enumerate(rows.tolist()):
         own = {name: values[row] for name, values in columns.items()}
         record = {added.renamed.get(name, name): value for name, value in own.items()}
@@ -413,9 +416,7 @@ def _cell(value: Any) -> Any:
 class UnfoldedSource(ArraySource):
     """Hold the votes of nested records; errors name the row of the source with the record."""
 
-    def __init__(
-        self, unfolded: Unfolded, origin: Source, kept_rows: NDArray[np.bool_] | None
-    ) -> None:
+    def __init__(self, unfolded: Unfolded, origin: Source, kept_rows: NDArray[np.bool_] | None) -> None:
         super().__init__(unfolded.columns, source=origin.source)
         self.backend, self.notes = origin.backend, origin.notes
         self.by_column = all(w in origin.names for w in unfolded.columns.get("worker", (None,)))

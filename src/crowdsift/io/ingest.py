@@ -67,36 +67,48 @@ _REPLY = "reply (a text, or a list of messages of which the last is the assistan
 
 
 def read(
-    source: Any, *, columns: Mapping[str, str] | None = None, format: str = "auto",
-    values: Mapping[str, str] | None = None, where: str = "", unique: str | Sequence[str] = (),
-    skip_bad: bool | str | os.PathLike[str] = False, workers: bool = True,
-    sides: bool | None = None, covariates: Sequence[str] = (), by: str | Sequence[str] = "",
-    partitions: bool = False, worker_from_path: bool | str = False,
-    worker_columns: str | Sequence[str] = (), style_control: bool = False, encoding: str = "",
-    query: str = "", memory: str = "", hide_workers: bool | str | os.PathLike[str] = False,
+    source: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    format: str = "auto",
+    values: Mapping[str, str] | None = None,
+    where: str = "",
+    unique: str | Sequence[str] = (),
+    skip_bad: bool | str | os.PathLike[str] = False,
+    workers: bool = True,
+    sides: bool | None = None,
+    covariates: Sequence[str] = (),
+    by: str | Sequence[str] = "",
+    partitions: bool = False,
+    worker_from_path: bool | str = False,
+    worker_columns: str | Sequence[str] = (),
+    style_control: bool = False,
+    encoding: str = "",
+    query: str = "",
+    memory: str = "",
+    hide_workers: bool | str | os.PathLike[str] = False,
     threads: int | None = None,
-) -> Comparisons:  # fmt: skip
+) -> Comparisons:
     """Read votes, one row per vote, from a file, a data frame or arrays.
 
-    The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the
-    winner is ``left``, ``right``, ``tie`` (in any case) or the item's own label; or ``first,
-    second, outcome, worker`` with an outcome in [0, 1] for the first over the second; each with
-    an optional ``weight``. Where columns of several layouts are present, sides go before
-    outcomes and these before winner and loser. Other columns are ignored. Names match exactly,
+    The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the winner is ``left``,
+    ``right``, ``tie`` (in any case) or the item's own label; or ``first, second, outcome, worker`` with an outcome in
+    [0, 1] for the first over the second; each with an optional ``weight``. Where columns of several layouts are
+    present, sides go before outcomes and these before winner and loser. Other columns are ignored. Names match exactly,
     else without regard to case; blanks around them do not count.
 
     Parameters
     ----------
     source
-        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, a folder of such files, or a
-        pattern such as ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a
-        pandas, polars or pyarrow frame; a DuckDB relation; a dict of columns; arrays ``(winner,
-        loser, worker)``; or `Comparisons`, which are returned as they are.
+        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, a folder of such files, or a pattern such as
+        ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a pandas, polars or pyarrow frame; a
+        DuckDB relation; a dict of columns; arrays ``(winner, loser, worker)``; or `Comparisons`, which are returned as
+        they are.
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
-        The name of a format (docs/formats.md), "plain" for the columns above; by default the one
-        whose columns are there.
+        The name of a format (docs/formats.md), "plain" for the columns above; by default the one whose columns are
+        there.
     values
         What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``; also "empty".
     where
@@ -104,62 +116,57 @@ def read(
     unique
         Columns that name a row; of rows equal in them the first counts.
     skip_bad
-        True sets bad rows aside and counts them, a path also writes them there with reasons;
-        by default the first bad row is an error.
+        True sets bad rows aside and counts them, a path also writes them there with reasons; by default the first bad
+        row is an error.
     workers
         False pools all votes as of one unknown voter; no worker column is needed.
     sides
-        Whether the first item was shown on the left. By default this is so for ``left`` and
-        ``right`` only: many files with ``first`` and ``second`` have the winner always first, and
-        would look like a crowd that always presses left. True takes ``first`` as the left all the
-        same, False takes no side as known.
+        Whether the first item was shown on the left. By default this is so for ``left`` and ``right`` only: many files
+        with ``first`` and ``second`` have the winner always first, and would look like a crowd that always presses
+        left. True takes ``first`` as the left all the same, False takes no side as known.
     covariates
         Names of further columns of numbers, in favour of the first item.
     by
-        The name of a column of contexts (topic, prompt, scene): one ranking for each of its
-        values, with the same workers. An item is then a pair (value, item). Several names, as
-        ``("language", "turn")`` or ``"language,turn"``: one ranking for each combination of their
-        values; an item is then a pair ((value, value), item).
+        The name of a column of contexts (topic, prompt, scene): one ranking for each of its values, with the same
+        workers. An item is then a pair (value, item). Several names, as ``("language", "turn")`` or
+        ``"language,turn"``: one ranking for each combination of their values; an item is then a pair ((value, value),
+        item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
     worker_from_path
-        Whether the path of a file names its worker: True takes the folders or names that differ,
-        a pattern such as ``"verdicts/{worker}/result.json"`` says where the worker stands.
+        Whether the path of a file names its worker: True takes the folders or names that differ, a pattern such as
+        ``"verdicts/{worker}/result.json"`` says where the worker stands.
     worker_columns
         Columns of answers, one for each worker, or what their names begin with.
     style_control
-        Whether lengths, headers, lists and bold text, from the column conv_metadata of Chatbot
-        Arena, are covariates.
+        Whether lengths, headers, lists and bold text, from the column conv_metadata of Chatbot Arena, are covariates.
     encoding
-        The encoding of text files, as "cp1252" or "utf-16". By default UTF-8; other files that look
-        like Windows-1252 are read as such, with a note in ``intake.notes``.
+        The encoding of text files, as "cp1252" or "utf-16". By default UTF-8; other files that look like Windows-1252
+        are read as such, with a note in ``intake.notes``.
     query
-        One SELECT whose columns are those of votes, where `source` is a database: an address
-        such as ``postgresql://host/name``, or a file of SQLite or DuckDB.
+        One SELECT whose columns are those of votes, where `source` is a database: an address such as
+        ``postgresql://host/name``, or a file of SQLite or DuckDB.
     memory
-        An amount such as ``"4GB"``: Parquet files whose votes would need more are read into files,
-        not into memory.
+        An amount such as ``"4GB"``: Parquet files whose votes would need more are read into files, not into memory.
     hide_workers
-        True puts pseudonyms in place of the labels of workers, in notes and bad rows, too; the
-        path of a file takes the secret key in it for them (docs/report.md).
+        True puts pseudonyms in place of the labels of workers, in notes and bad rows, too; the path of a file takes the
+        secret key in it for them (docs/report.md).
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
     Returns
     -------
     Comparisons
-        Labels are kept as given: all text in CSV, so "007" and "7" are two items, and in other
-        sources the number 7 and the text "7" are two items also. The integer 7 and the float 7.0
-        are one, and where items have integers, all whole numbers become integers. Outcomes and
-        weights are checked as given, then kept as float32; a weight too small for that (below
-        about 1e-45) counts as 0. ``intake`` counts what became of every row.
+        Labels are kept as given: all text in CSV, so "007" and "7" are two items, and in other sources the number 7 and
+        the text "7" are two items also. The integer 7 and the float 7.0 are one, and where items have integers, all
+        whole numbers become integers. Outcomes and weights are checked as given, then kept as float32; a weight too
+        small for that (below about 1e-45) counts as 0. ``intake`` counts what became of every row.
 
     Raises
     ------
     InputError
-        Where the votes cannot be used; the message says which row and what to do. This includes a
-        winner ``left``, ``right`` or ``tie`` which is also the label of an item in that row and
-        would mean another outcome as a label.
+        Where the votes cannot be used; the message says which row and what to do. This includes a winner ``left``,
+        ``right`` or ``tie`` which is also the label of an item in that row and would mean another outcome as a label.
 
     Examples
     --------
@@ -174,26 +181,39 @@ def read(
     if isinstance(source, Comparisons):
         return source
     options = ReadOptions(
-        columns={} if columns is None else columns, format=format,
-        values={} if values is None else values, where=where,
-        unique=unique, workers=workers, sides=sides, covariates=covariates, by=by,  # type: ignore[arg-type]
-        skip_bad=skip_bad, partitions=partitions, encoding=encoding, query=query, memory=memory,
-        worker_from_path=worker_from_path, worker_columns=worker_columns,  # type: ignore[arg-type]
-        style_control=style_control, hide_workers=hide_workers, threads=threads,
-    )  # fmt: skip
+        columns={} if columns is None else columns,
+        format=format,
+        values={} if values is None else values,
+        where=where,
+        unique=unique,  # type: ignore[arg-type]
+        workers=workers,
+        sides=sides,
+        covariates=covariates,  # type: ignore[arg-type]
+        by=by,  # type: ignore[arg-type]
+        skip_bad=skip_bad,
+        partitions=partitions,
+        encoding=encoding,
+        query=query,
+        memory=memory,
+        worker_from_path=worker_from_path,
+        worker_columns=worker_columns,  # type: ignore[arg-type]
+        style_control=style_control,
+        hide_workers=hide_workers,
+        threads=threads,
+    )
     return read_votes(source, options)
 
 
-def read_votes(
-    votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None
-) -> Comparisons:
+def read_votes(votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None) -> Comparisons:
     """Read votes as the options say; votes that are read already are returned as they are."""
     # Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
     options = options or ReadOptions()
     if isinstance(votes, Comparisons):
         if changed := options.changed():
-            raise RequestError(f"{', '.join(changed)}: options of reading, and these votes are "
-                               "read already; give them to crowdsift.read")  # fmt: skip
+            raise RequestError(
+                f"{', '.join(changed)}: options of reading, and these votes are "
+                "read already; give them to crowdsift.read"
+            )
         return votes
     if options.memory:
         from crowdsift.io.streamed import streamed_votes
@@ -208,22 +228,30 @@ def read_votes(
 
 @contextmanager
 def coded_votes(
-    source: Any, options: ReadOptions | None = None, *, every_column: bool = False,
-    grouped: bool = False, seen: NDArray[np.uint64] | None = None,
-) -> Iterator[CodedVotes]:  # fmt: skip
+    source: Any,
+    options: ReadOptions | None = None,
+    *,
+    every_column: bool = False,
+    grouped: bool = False,
+    seen: NDArray[np.uint64] | None = None,
+) -> Iterator[CodedVotes]:
     """Read votes row by row, in the order of the source, while their table is open; see `read`."""
-    # `every_column`: whether the table holds all columns of the source, not only those of votes;
-    # `grouped`: whether the caller names a column of dependent votes, so that none is offered;
-    # `seen`: the `row_ids` of earlier votes; rows among them are left out and counted.
+    # `every_column`: whether the table holds all columns of the source, not only those of votes; `grouped`: whether the
+    # caller names a column of dependent votes, so that none is offered; `seen`: the `row_ids` of earlier votes; rows
+    # among them are left out and counted.
     options = options or ReadOptions()
     if isinstance(options.skip_bad, str | os.PathLike):
         read_from = [("votes", path) for path in read_files(source)]
         require_separate(read_from, [("bad rows", options.skip_bad)])
     table = open_source(
-        source, options.threads, partitions=options.partitions,
-        skip_bad=options.skip_bad is not False, worker_from_path=options.worker_from_path,
-        query=options.query, encoding=options.encoding,
-    )  # fmt: skip
+        source,
+        options.threads,
+        partitions=options.partitions,
+        skip_bad=options.skip_bad is not False,
+        worker_from_path=options.worker_from_path,
+        query=options.query,
+        encoding=options.encoding,
+    )
     try:
         table, planned = _with_workers(table, options)
         plan = plan_reading(table, planned)
@@ -265,9 +293,11 @@ def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOpti
 def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
     """Hide labels of workers in names of folders; refuse a condition that may hold labels."""
     if column.casefold() in identifiers(options.where):
-        raise RequestError(f"--where (where=) names the column of workers ({column}), and the "
-                           "condition would be kept beside the pseudonyms: select the rows "
-                           "before, or hide the workers without this condition")  # fmt: skip
+        raise RequestError(
+            f"--where (where=) names the column of workers ({column}), and the "
+            "condition would be kept beside the pseudonyms: select the rows "
+            "before, or hide the workers without this condition"
+        )
     table.hide(column, options.hide_workers.pseudonym)
 
 
@@ -275,8 +305,8 @@ def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
 class CodedVotes:
     """Hold votes row by row, as codes into sorted labels, while their table is open.
 
-    None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows
-    that are no votes (empty, duplicates, set aside) are not among them; `intake` counts these.
+    None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows that are no votes
+    (empty, duplicates, set aside) are not among them; `intake` counts these.
     """
 
     table: Source
@@ -301,15 +331,29 @@ class CodedVotes:
     def comparisons(self, threads: int) -> Comparisons:
         """Return the votes as every model takes them."""
         votes = Comparisons.from_codes(
-            self.first, self.second, worker=self.worker, outcome=self.outcome, weight=self.weight,
-            items=self.items, workers=self.workers, sides_known=self.sides_known,
-            features=self.features, feature_names=self.feature_names, threads=threads, by=self.by,
-            source=self.table.source, backend=self.table.backend,
-        )  # fmt: skip
+            self.first,
+            self.second,
+            worker=self.worker,
+            outcome=self.outcome,
+            weight=self.weight,
+            items=self.items,
+            workers=self.workers,
+            sides_known=self.sides_known,
+            features=self.features,
+            feature_names=self.feature_names,
+            threads=threads,
+            by=self.by,
+            source=self.table.source,
+            backend=self.table.backend,
+        )
         return replace(
-            votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids,
-            choices=self.choices, grades=self._grades(),
-        )  # fmt: skip
+            votes,
+            intake=self.intake,
+            reading=self.reading,
+            row_ids=self.row_ids,
+            choices=self.choices,
+            grades=self._grades(),
+        )
 
     def _grades(self) -> Grades | None:
         """Return the decided votes with their grades, in an order of their own; None without."""
@@ -323,9 +367,7 @@ class CodedVotes:
         return found.select(order[self.outcome[order] != 0.5])
 
 
-def _encoded(
-    selection: Selection, plan: Plan, options: ReadOptions, *, grouped: bool
-) -> CodedVotes:
+def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped: bool) -> CodedVotes:
     """Give the labels of the chosen rows codes, and read their numbers."""
     table, roles = selection.selected(), plan.roles
     items, first, second = table.pairs(*plan.pair, _REPLY if plan.format.replies else "item label")
@@ -356,9 +398,7 @@ def _encoded(
     vectors += [each.astype(np.float32) for each in style.values()]
     if vectors and worker is None:  # methods with covariates estimate them for workers
         workers, worker = np.array(["all votes"], dtype=object), np.zeros(len(first), np.uint32)
-        notes += (
-            "the votes have no workers; with covariates all of them count as votes of one worker",
-        )
+        notes += ("the votes have no workers; with covariates all of them count as votes of one worker",)
     intake = selection.intake(plan.format.name, len(first), both_bad, notes)
     if not (options.unique or plan.format.unique):
         columns = (first, second, worker, outcome, weight, *vectors)
@@ -368,19 +408,27 @@ def _encoded(
         seconds = _median_by_worker(table.numbers(times[0]), worker, workers)
         intake = replace(intake, work_seconds=seconds)
     return CodedVotes(
-        table=table, items=items, first=first, second=second, outcome=outcome,
-        workers=workers, worker=worker, weight=weight,
+        table=table,
+        items=items,
+        first=first,
+        second=second,
+        outcome=outcome,
+        workers=workers,
+        worker=worker,
+        weight=weight,
         features=np.column_stack(vectors) if vectors else None,
         feature_names=(*options.covariates, *style),
         sides_known=plan.layout is SIDES if options.sides is None else options.sides,
-        by=plan.by, intake=intake, grade=grade, pair=plan.pair, row_ids=selection.row_ids(),
+        by=plan.by,
+        intake=intake,
+        grade=grade,
+        pair=plan.pair,
+        row_ids=selection.row_ids(),
         choices=_choices(selection, (first, second), worker),
-    )  # fmt: skip
+    )
 
 
-def _choices(
-    selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uint32] | None
-) -> Choices | None:
+def _choices(selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uint32] | None) -> Choices | None:
     """Return the rankings that the chosen rows are the pairs of; None where they are of none."""
     found = getattr(selection.table, "unfolded", None)
     if found is None or not len(found.ranks):
@@ -410,10 +458,12 @@ def _with_repeats(
         return intake
     source, row = table.place(found.row)
     names = table.names if len(table.names) <= 8 else used
-    note = (f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance "
-            f"explains (the first is row {row:,} of {source}): if votes were uploaded twice, they "
-            f"count twice. --unique {','.join(names)} (unique=) keeps the first of equal rows; "
-            "without it all count")  # fmt: skip
+    note = (
+        f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance "
+        f"explains (the first is row {row:,} of {source}): if votes were uploaded twice, they "
+        f"count twice. --unique {','.join(names)} (unique=) keeps the first of equal rows; "
+        "without it all count"
+    )
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))
 
 
@@ -473,7 +523,4 @@ def _marked(selection: Selection, plan: Plan) -> tuple[str, ...]:
     if not count:
         return ()
     name = column if column.isidentifier() else f'"{column}"'
-    return (
-        f"{count:,} of the rows used are of {words}; --where \"{name} != '{value}'\" leaves them "
-        "out",
-    )
+    return (f"{count:,} of the rows used are of {words}; --where \"{name} != '{value}'\" leaves them out",)

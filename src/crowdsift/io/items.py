@@ -57,10 +57,10 @@ def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.objec
 
 def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
     """Find every item of the comparisons in another list of labels."""
-    # Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7" of
-    # a CSV file. Text that stands for several labels matches none of them. `labels`: distinct
-    # labels, for example those of `read_item_values`. Where the votes have contexts: pairs (value,
-    # item), or items, which are then meant in every context.
+    # Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7" of a CSV file. Text
+    # that stands for several labels matches none of them. `labels`: distinct labels, for example those of
+    # `read_item_values`. Where the votes have contexts: pairs (value, item), or items, which are then meant in every
+    # context.
     wanted, labels = comparisons.items.tolist(), list(labels)
     if comparisons.by and not all(isinstance(label, tuple) for label in labels):
         wanted = [item for _, item in wanted]  # what is known of an item holds in every context
@@ -90,8 +90,9 @@ def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
         missing = votes.items[place < 0]
         raise InputError(
             f"{len(missing)} of the {votes.n_items} items of the votes have no class here, for "
-            f"example {missing[0]!r}; every item needs one", source=source,
-        )  # fmt: skip
+            f"example {missing[0]!r}; every item needs one",
+            source=source,
+        )
     return votes.with_classes([values[row] for row in place])
 
 
@@ -119,9 +120,9 @@ class Gold:
 
 def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
     """Read gold pairs about the items of votes; a pair given twice counts once."""
-    # `source`: a file, a frame or arrays with the columns `winner` and `loser`, as for
-    # `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None; `votes`:
-    # the votes that the gold is about; every item of the gold must be among theirs.
+    # `source`: a file, a frame or arrays with the columns `winner` and `loser`, as for `crowdsift.read`; `GoldLabels`
+    # of a fit; `Gold`, which is returned as it is; or None; `votes`: the votes that the gold is about; every item of
+    # the gold must be among theirs.
     if isinstance(source, Gold):
         return source
     if isinstance(source, GoldLabels):
@@ -144,14 +145,16 @@ def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -
     if kept is None:
         return given
     before = _kept(kept, votes)
-    both = _distinct(*(np.concatenate(each) for each in zip(
-        (before.winner, before.loser), (given.winner, given.loser), strict=True)))  # fmt: skip
+    both = _distinct(
+        *(np.concatenate(each) for each in zip((before.winner, before.loser), (given.winner, given.loser), strict=True))
+    )
     if cycle := _cycle(list(zip(both.winner.tolist(), both.loser.tolist(), strict=True))):
         shown = " over ".join(repr(votes.items[code]) for code in [*cycle, cycle[0]][:6])
         raise InputError(
             f"these gold pairs contradict those that the earlier fit keeps: {shown}; correct them, "
-            "or fit all votes with the right gold and without the earlier fit", source=table.source,
-        )  # fmt: skip
+            "or fit all votes with the right gold and without the earlier fit",
+            source=table.source,
+        )
     return both
 
 
@@ -166,9 +169,11 @@ def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
     known = votes.items.tolist()
     winner, loser = (match_labels(labels.tolist(), known) for labels in kept)
     if missing := [*kept.winner[winner < 0], *kept.loser[loser < 0]]:
-        raise RequestError(f"the earlier fit has gold about the item {missing[0]!r}, which is not "
-                           "among the items of these votes; give all votes, or fit without the "
-                           "earlier fit (--start)")  # fmt: skip
+        raise RequestError(
+            f"the earlier fit has gold about the item {missing[0]!r}, which is not "
+            "among the items of these votes; give all votes, or fit without the "
+            "earlier fit (--start)"
+        )
     return _distinct(winner, loser)
 
 
@@ -192,9 +197,12 @@ def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
 
 
 def _refuse_unknown(
-    table: Source, names: list[str], labels: NDArray[np.object_], pair: list[NDArray[np.uint32]],
+    table: Source,
+    names: list[str],
+    labels: NDArray[np.object_],
+    pair: list[NDArray[np.uint32]],
     place: NDArray[np.int64],
-) -> None:  # fmt: skip
+) -> None:
     """Refuse gold about items that are not among the votes."""
     unknown = [place[codes] < 0 for codes in pair]
     rows = unknown[0] | unknown[1]
@@ -204,15 +212,16 @@ def _refuse_unknown(
     side = 0 if unknown[0][row] else 1
     more = f" ({int(rows.sum())} rows have such items)" if rows.sum() > 1 else ""
     raise table.fault(
-        row, names[side],
+        row,
+        names[side],
         f"the item {labels[pair[side][row]]!r} is not among the items of the votes{more}; "
         "correct the label or remove the row",
-    )  # fmt: skip
+    )
 
 
 def _refuse_cycle(
-    table: Source, items: NDArray[np.object_], winner: NDArray[np.int64], loser: NDArray[np.int64],
-) -> None:  # fmt: skip
+    table: Source, items: NDArray[np.object_], winner: NDArray[np.int64], loser: NDArray[np.int64]
+) -> None:
     """Refuse a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
     row_of: dict[tuple[int, int], int] = {}
     for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):
@@ -221,10 +230,11 @@ def _refuse_cycle(
         if (other := row_of.get((worse, better))) is not None:
             first, second = sorted((row, other))
             raise table.fault(
-                second, None,
+                second,
+                None,
                 f"the gold contradicts row {table.place(first)[1]}: {items[better]!r} and "
                 f"{items[worse]!r} are each given as the better one; remove one of the rows",
-            )  # fmt: skip
+            )
     cycle = _cycle(list(row_of))
     if cycle:
         around = [*cycle, cycle[0]]
@@ -267,8 +277,10 @@ def _cycle(edges: list[tuple[int, int]]) -> list[int]:
 
 
 # Names under which the columns of a pair are looked for, and the one of its worker.
-_PAIRS = (*(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
-          *(("model_a", "model_b"), ("item_a", "item_b")))  # fmt: skip
+_PAIRS = (
+    *(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
+    *(("model_a", "model_b"), ("item_a", "item_b")),
+)
 _WORKERS = ("worker", "annotator", "annotator_id", "worker_id", "judge", "WorkerId")
 
 
@@ -285,8 +297,7 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
     with closing(open_source(source, called="workers")) as table:
         worker = resolve_column(table, "worker", "the workers")
         limited = any(name.strip().casefold() == "capacity" for name in table.names)
-        wanted = ([worker, resolve_column(table, "capacity", "the capacities")] if limited
-                  else [worker])  # fmt: skip
+        wanted = [worker, resolve_column(table, "capacity", "the capacities")] if limited else [worker]
         refuse_empty(table, table.load(wanted), "workers")
         labels, (codes,) = table.labels([worker], "worker label")
         if not limited:
@@ -321,14 +332,11 @@ class PairQueries(NamedTuple):
     worker: list[Any]
 
 
-def read_pair_queries(
-    source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = ""
-) -> PairQueries:
+def read_pair_queries(source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = "") -> PairQueries:
     """Return the pairs of a file, one per row, in the order of the file."""
-    # `source`: a file or frame with the columns first and second (or left and right, winner and
-    # loser, chosen and rejected, model_a and model_b), optionally worker, and the context's;
-    # `items`, `workers`: the labels of a fit. A label matches exactly or as text, and the text of a
-    # reply by what it is cut to; others are kept as they are.
+    # `source`: a file or frame with the columns first and second (or left and right, winner and loser, chosen and
+    # rejected, model_a and model_b), optionally worker, and the context's; `items`, `workers`: the labels of a fit. A
+    # label matches exactly or as text, and the text of a reply by what it is cut to; others are kept as they are.
     with closing(open_source(source, called="pairs")) as table:
         pair = _pair(table)
         who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")
@@ -353,8 +361,7 @@ def _pair(table: Source) -> tuple[str, str]:
         if one is not None and two is not None:
             return one, two
     raise InputError(
-        f"no columns first and second (the items of each pair); the columns are {listed(table)}",
-        source=table.source,
+        f"no columns first and second (the items of each pair); the columns are {listed(table)}", source=table.source
     )
 
 
@@ -400,14 +407,12 @@ class ItemsTable(NamedTuple):
     columns: dict[str, NDArray[Any]]
 
 
-def with_item_features(
-    votes: Comparisons, items: Any = None, text: Any = None, missing: str = "error"
-) -> Comparisons:
+def with_item_features(votes: Comparisons, items: Any = None, text: Any = None, missing: str = "error") -> Comparisons:
     """Return the votes with features of their items."""
-    # `items`: a file or frame with the column item and columns of numbers, or one of lists
-    # (embeddings); "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may
-    # be a matrix; or several of these in a list; `missing`: what to do about items without
-    # features: "error", "mean" (they count as average) or "drop" (votes on them are left out).
+    # `items`: a file or frame with the column item and columns of numbers, or one of lists (embeddings);
+    # "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be a matrix; or several of these
+    # in a list; `missing`: what to do about items without features: "error", "mean" (they count as average) or "drop"
+    # (votes on them are left out).
     if missing not in MISSING_CHOICES:
         choices = ", ".join(MISSING_CHOICES)
         raise RequestError(f"item_features_missing is one of {choices}, not {missing!r}")
@@ -426,8 +431,9 @@ def with_item_features(
         if missing == "error" or absent.all():
             raise InputError(
                 f"{what}; fill them, or choose --item-features-missing mean (they count as "
-                "average) or drop (votes on them are left out)", source=tables[0][0].source,
-            )  # fmt: skip
+                "average) or drop (votes on them are left out)",
+                source=tables[0][0].source,
+            )
         notes.append(f"{what}; " + ("taken as average" if missing == "mean" else "left out"))
         if missing == "drop":
             votes = _without_items(votes, absent)
@@ -438,8 +444,7 @@ def with_item_features(
     made = ItemFeatures(tuple(blocks), (*notes, *_notes(blocks)))
     if made.size > MAX_FEATURES * 2 or any(len(g.names) > MAX_FEATURES for g in blocks):
         raise InputError(
-            f"{made.size} features of items; at most {MAX_FEATURES} a block are possible",
-            source=tables[0][0].source,
+            f"{made.size} features of items; at most {MAX_FEATURES} a block are possible", source=tables[0][0].source
         )
     return replace(votes, item_features=made)
 
@@ -451,17 +456,14 @@ def read_table(given: Any, by: By = "") -> ItemsTable:
         wanted = tuple(name.strip() for name in columns.split(",")) if colon and source else ()
         return _read(source if wanted else given, wanted, by=by)
     if isinstance(given, Mapping):
-        wide = {name: np.asarray(column) for name, column in given.items()
-                if getattr(column, "ndim", 1) == 2}  # fmt: skip
+        wide = {name: np.asarray(column) for name, column in given.items() if getattr(column, "ndim", 1) == 2}
         if not wide:
             return _read(given, (), by=by)
         narrow = {name: column for name, column in given.items() if name not in wide}
         found = _read(narrow, (), by=by) if len(narrow) > 1 else _labels_alone(narrow)
         for name, matrix in wide.items():
             if len(matrix) != len(found.labels):
-                raise InputError(
-                    f"{len(matrix)} rows for {len(found.labels)} items", source="items", column=name
-                )
+                raise InputError(f"{len(matrix)} rows for {len(found.labels)} items", source="items", column=name)
         return found._replace(columns={**found.columns, **wide})
     return _read(given, (), by=by)
 
@@ -552,10 +554,11 @@ def _numbers(table: Any, name: str) -> NDArray[np.float64]:
         if isinstance(given, str) and given.strip().lower() in ("", "nan", "na", "null"):
             continue
         raise table.fault(
-            row, name,
+            row,
+            name,
             f"the feature {given!r} is not a finite number; name the columns to use "
             "(FILE:COLUMN,...), and use --item-text FILE:COLUMN for text",
-        )  # fmt: skip
+        )
     return np.where(np.isfinite(values), values, np.nan)
 
 
@@ -577,16 +580,15 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
     for number, row in enumerate(rows):
         if row is not None and len(row) != size:
             raise table.fault(
-                number, name, f"a list of {len(row)} numbers where others have {size}; all lists "
-                "of a column need one length",
-            )  # fmt: skip
+                number,
+                name,
+                f"a list of {len(row)} numbers where others have {size}; all lists of a column need one length",
+            )
     empty = [float("nan")] * size
     try:
         return np.array([empty if row is None else row for row in rows], np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            "the lists hold something else than numbers", source=table.source, column=name
-        ) from None
+        raise InputError("the lists hold something else than numbers", source=table.source, column=name) from None
 
 
 def _text_table(given: Any, by: By = "") -> ItemsTable:
@@ -602,8 +604,7 @@ def _text_table(given: Any, by: By = "") -> ItemsTable:
             taken = ("item", "id", _TRUTH, *context_names(by))
             names = [name for name in table.names if name not in taken]
         if "text" not in names and len(names) != 1:
-            raise RequestError("texts of items need a column text beside item; the columns are "
-                               f"{listed(table)}")  # fmt: skip
+            raise RequestError(f"texts of items need a column text beside item; the columns are {listed(table)}")
         name = "text" if "text" in names else names[0]
         return _read(given, (name,), (name,), by)
     labels, texts = np.empty(len(given), dtype=object), np.empty(len(given), dtype=object)
@@ -666,9 +667,8 @@ def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlo
     names = tuple(f"{column}[{i}]" for i in range(size))
     return [
         standardised_block(f"{column}: n-grams", "ngrams", (column,), names, grams, rarity),
-        standardised_block(f"{column}: readability", "readability", (column,), READABILITY,
-                           readable),
-    ]  # fmt: skip
+        standardised_block(f"{column}: readability", "readability", (column,), READABILITY, readable),
+    ]
 
 
 def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -681,9 +681,7 @@ def block_values(block: FeatureBlock, table: ItemsTable) -> NDArray[np.float64]:
     """Return the standardised features of a block for the items of another table."""
     missing = [name for name in block.columns if name not in table.columns]
     if missing:
-        raise InputError(
-            f"no column {missing[0]!r}, which the fit has as a feature", source=table.source
-        )
+        raise InputError(f"no column {missing[0]!r}, which the fit has as a feature", source=table.source)
     if block.kind in _TEXTS:
         from crowdsift.numeric.text_features import ngram_counts, readability
 
@@ -695,9 +693,7 @@ def block_values(block: FeatureBlock, table: ItemsTable) -> NDArray[np.float64]:
     parts = [np.asarray(table.columns[name], np.float64) for name in block.columns]
     raw = parts[0] if parts[0].ndim == 2 else np.stack(parts, axis=1)
     if raw.shape[1] != len(block.names):
-        raise InputError(
-            f"{raw.shape[1]} features where the fit has {len(block.names)}", source=table.source
-        )
+        raise InputError(f"{raw.shape[1]} features where the fit has {len(block.names)}", source=table.source)
     return block.standardise(raw)
 
 

@@ -23,9 +23,18 @@ MEANINGS = ("left", "right", "tie", "both bad")
 _NO_ANSWER = ("", "empty", "none", "skip")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = (
-    "columns", "format", "values", "where", "unique", "sides", "partitions", "worker_from_path",
-    "worker_columns", "encoding", "hide_workers",
-)  # fmt: skip
+    "columns",
+    "format",
+    "values",
+    "where",
+    "unique",
+    "sides",
+    "partitions",
+    "worker_from_path",
+    "worker_columns",
+    "encoding",
+    "hide_workers",
+)
 
 
 @dataclass(frozen=True)
@@ -83,12 +92,12 @@ class ReadOptions:
             )
         named = [name for name in ("worker_from_path", "worker_columns") if getattr(self, name)]
         if named and (len(named) > 1 or "worker" in self.columns or not self.workers):
-            raise RequestError(f"{' and '.join(named)}: the worker of a vote is named once, by its "
-                               "column, by the path of its file (worker_from_path) or by the "
-                               "columns of the answers (worker_columns)")  # fmt: skip
-        if self.threads is not None and (
-            isinstance(self.threads, bool) or not isinstance(self.threads, int)
-        ):
+            raise RequestError(
+                f"{' and '.join(named)}: the worker of a vote is named once, by its "
+                "column, by the path of its file (worker_from_path) or by the "
+                "columns of the answers (worker_columns)"
+            )
+        if self.threads is not None and (isinstance(self.threads, bool) or not isinstance(self.threads, int)):
             raise _wrong("threads", "a whole number", self.threads)
         self._refuse_unknown()
 
@@ -99,8 +108,7 @@ class ReadOptions:
             raise RequestError(f"unknown format {self.format!r}; the formats are auto, {names}")
         for role in set(self.columns) - {*ROLES, *_OF_FORMATS}:
             if not any(role in each.columns for each in known_formats()):
-                raise RequestError(f"columns maps {role!r}, which is no column of votes; these are "
-                                   f"{', '.join(ROLES)}")  # fmt: skip
+                raise RequestError(f"columns maps {role!r}, which is no column of votes; these are {', '.join(ROLES)}")
         _ = self.meanings
         if self.where:
             require_condition(self.where)
@@ -119,8 +127,7 @@ class ReadOptions:
         for answer, meaning in self.values.items():
             word = meaning.strip().lower().replace("_", " ")
             if word not in (*MEANINGS, *_NO_ANSWER):
-                raise RequestError(f"--values {answer}={meaning}: an answer means left, right, "
-                                   "tie, both_bad or empty")  # fmt: skip
+                raise RequestError(f"--values {answer}={meaning}: an answer means left, right, tie, both_bad or empty")
             known[answer.strip()] = "" if word in _NO_ANSWER else word
         return known
 
@@ -129,9 +136,11 @@ class ReadOptions:
         """Make a record of keywords as users give them; refuse one that is unknown."""
         known = [each.name for each in fields(cls)]
         if wrong := sorted(set(reading) - set(known)):
-            raise RequestError(f"unknown option {', '.join(wrong)}; options of reading are "
-                               f"{', '.join(sorted(known))}. Parameters of a method go into the "
-                               "model, as in method=crowdsift.Sift(tolerance=1e-6)")  # fmt: skip
+            raise RequestError(
+                f"unknown option {', '.join(wrong)}; options of reading are "
+                f"{', '.join(sorted(known))}. Parameters of a method go into the "
+                "model, as in method=crowdsift.Sift(tolerance=1e-6)"
+            )
         return cls(**{**reading, "threads": threads})
 
     def remembered(self) -> dict[str, Any]:
@@ -145,8 +154,11 @@ class ReadOptions:
 
     def changed(self) -> list[str]:
         """Return the names of the options that differ from their defaults, resources left out."""
-        return [each.name for each in fields(self) if each.name not in ("threads", "memory")
-                and getattr(self, each.name) != getattr(_DEFAULTS, each.name)]  # fmt: skip
+        return [
+            each.name
+            for each in fields(self)
+            if each.name not in ("threads", "memory") and getattr(self, each.name) != getattr(_DEFAULTS, each.name)
+        ]
 
 
 def _mapping(given: Any, name: str) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """One file of votes as DuckDB reads it: find it, inspect it, scan it by SQL, load it whole.
 
-DuckDB is given a link in a folder of ours instead of the file's own path. So neither patterns
-([, ?, *) nor names that are not UTF-8 nor folders such as weight=5/ can mean anything to it.
+DuckDB is given a link in a folder of ours instead of the file's own path. So neither patterns ([, ?, *) nor names that
+are not UTF-8 nor folders such as weight=5/ can mean anything to it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _OURS = "crowdsift {}"
 class Part:
     """Describe one file: its link, its name in messages, its kind, its columns and their types.
 
-    `constant` are columns from names of folders (worker=bob/); `broken` the rows that are no
-    records, with reasons; `sampled` says that the columns come from the first rows of a large file;
-    `numeric` are the columns of text that a condition compares with numbers.
+    `constant` are columns from names of folders (worker=bob/); `broken` the rows that are no records, with reasons;
+    `sampled` says that the columns come from the first rows of a large file; `numeric` are the columns of text that a
+    condition compares with numbers.
     """
 
     path: str
@@ -83,22 +83,20 @@ def partitions_of(path: str) -> dict[str, str]:
 
 _SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 # Names of files that say nothing about who voted.
-_NO_NAMES = (
-    "result", "results", "annotations", "verdicts", "judgments", "outputs", "votes", "data",
-)  # fmt: skip
+_NO_NAMES = ("result", "results", "annotations", "verdicts", "judgments", "outputs", "votes", "data")
 
 
 def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, str] | None]:
     """Return the columns that a pattern finds in paths, None for a path that it does not match."""
-    # A pattern is matched at the end of a path; {worker} and other names in braces are columns, *
-    # stands for anything within a name. True takes what tells the paths apart: folders or names.
+    # A pattern is matched at the end of a path; {worker} and other names in braces are columns, * stands for anything
+    # within a name. True takes what tells the paths apart: folders or names.
     paths = [os.path.abspath(path).replace(os.sep, "/") for path in paths]
     if isinstance(pattern, str):
         parts = re.split(r"(\{\w+\}|\*)", pattern.replace(os.sep, "/").removeprefix("./"))
         groups = {"*": "[^/]*", "{worker}": "(?P<worker>.+?)"}
-        found = "".join(groups.get(part)
-                        or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part))
-                        for part in parts)  # fmt: skip
+        found = "".join(
+            groups.get(part) or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part)) for part in parts
+        )
         matches = [re.fullmatch(f"(?:.*/)?{found.removeprefix('/')}", path) for path in paths]
         return [match and match.groupdict() for match in matches]
     names = [path.removesuffix(".gz").rsplit(".", 1)[0].split("/") for path in paths]
@@ -125,9 +123,8 @@ def scan(part: Part, *, numbered: bool = False, sample: int = -1) -> str:
 
 
 def scan_rows(
-    part: Part, names: Iterable[str], texts: Iterable[str] = (), late: Iterable[str] = (),
-    longest: int = 2_000_000,
-) -> str:  # fmt: skip
+    part: Part, names: Iterable[str], texts: Iterable[str] = (), late: Iterable[str] = (), longest: int = 2_000_000
+) -> str:
     """Return the table function that reads the rows of a file."""
     # JSON gives the columns named, each as the JSON it is; those of `texts` as text.
     if part.kind == "parquet":
@@ -160,12 +157,18 @@ def field_of(part: Part, name: str) -> str:
 
 
 def selected(
-    part: Part, names: Sequence[str], reading: str, *, replies: Sequence[str] = (),
-    prompts: Sequence[str] = (), condition: str = "", late: Sequence[str] = (),
-) -> str:  # fmt: skip
+    part: Part,
+    names: Sequence[str],
+    reading: str,
+    *,
+    replies: Sequence[str] = (),
+    prompts: Sequence[str] = (),
+    condition: str = "",
+    late: Sequence[str] = (),
+) -> str:
     """Select the columns asked for, named c0, c1 and so on."""
-    # Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows
-    # meet the condition, where there is one; l0, l1 and so on whether a late column has a value.
+    # Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows meet the condition,
+    # where there is one; l0, l1 and so on whether a late column has a value.
     inner, outer = [], []
     for place, name in enumerate(names):
         inner.append(f"{field_of(part, name)} AS {quoted(_OURS.format(f'c{place}'))}")
@@ -223,9 +226,11 @@ def _reply(text: str) -> str:
 def _cut(text: str) -> str:
     """Cut a long text to its beginning and its hash, in SQL; its blanks are replaced later."""
     # Bytes are known at once, characters must be counted; one has at most four bytes.
-    return (f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) "
-            f"> {LONG}) THEN left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) "
-            f"ELSE {text} END")  # fmt: skip
+    return (
+        f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) "
+        f"> {LONG}) THEN left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) "
+        f"ELSE {text} END"
+    )
 
 
 # The columns of larger JSON files are those of their first rows.
@@ -251,25 +256,18 @@ def expanded(source: str) -> list[str]:
 
 def _files_in(folder: str, source: str) -> list[str]:
     """Return the files of votes in a folder and those below it, hidden ones left out."""
-    if os.path.isfile(os.path.join(folder, "summary.json")) and os.path.isfile(
-        os.path.join(folder, "items.csv")
-    ):
-        raise InputError(
-            "the folder of a fit, not of votes; name the files of votes", source=source
-        )
+    if os.path.isfile(os.path.join(folder, "summary.json")) and os.path.isfile(os.path.join(folder, "items.csv")):
+        raise InputError("the folder of a fit, not of votes; name the files of votes", source=source)
     found = [
         os.path.join(where, name)
         for where, _, names in os.walk(folder, followlinks=False)
         for name in names
         if name.lower().removesuffix(".gz").endswith(_SUFFIXES)
-        and not any(part.startswith(".") for part in os.path.relpath(where, folder).split(os.sep)
-                    if part != ".")
+        and not any(part.startswith(".") for part in os.path.relpath(where, folder).split(os.sep) if part != ".")
         and not name.startswith(".")
-    ]  # fmt: skip
+    ]
     if not found:
-        raise InputError(
-            f"a folder without files of votes ({', '.join(_SUFFIXES)}, also .gz)", source=source
-        )
+        raise InputError(f"a folder without files of votes ({', '.join(_SUFFIXES)}, also .gz)", source=source)
     return sorted(found)
 
 
@@ -298,8 +296,9 @@ def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> Non
         if other is not part and _rows(part, run) >= _MIN_COPIED_ROWS:
             raise InputError(
                 f"the same content as {other.source}, so its votes would be counted twice; remove "
-                "one of the files, or choose a pattern that matches only one", source=part.source,
-            )  # fmt: skip
+                "one of the files, or choose a pattern that matches only one",
+                source=part.source,
+            )
 
 
 def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
@@ -308,12 +307,10 @@ def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
     return count_records(part.path, part.zipped, part.source, quotes=part.kind == "csv") - 1
 
 
-def settled(
-    path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8"
-) -> tuple[Part, str]:
+def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8") -> tuple[Part, str]:
     """Return a file that can be read again, under a name of ours, and a note on its encoding."""
-    # A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in
-    # another encoding than UTF-8 is written again; `encoding` "" recognises Windows-1252.
+    # A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in another encoding than
+    # UTF-8 is written again; `encoding` "" recognises Windows-1252.
     source = "standard input" if path == "-" else path
     source = os.fsencode(source).decode("utf-8", "backslashreplace")
     ours = folder.file()
@@ -334,9 +331,11 @@ def settled(
         if found != "utf-8":
             part.path, part.zipped = folder.file(), False
             recode(ours, source, found, part.path)
-            note = (f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the "
-                    f"letters {' '.join(letters)}; if these are wrong, name the encoding with "
-                    "--encoding (encoding=)")  # fmt: skip
+            note = (
+                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the "
+                f"letters {' '.join(letters)}; if these are wrong, name the encoding with "
+                "--encoding (encoding=)"
+            )
     if partitions:
         part.constant = partitions_of(os.path.abspath(path))
     return part, note
@@ -376,20 +375,22 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
     return part
 
 
-# Bytes a row: of the codes and of sorting them by worker, at the peak; of the table with codes;
-# and of text in a table, for a byte of it in the file.
+# Bytes a row: of the codes and of sorting them by worker, at the peak; of the table with codes; and of text in a table,
+# for a byte of it in the file.
 _SORTING, _CODED, _TEXT = 64, 24, 2.5
 # Columns that would change what votes mean, and may not first appear far down in a large file.
-_LATE = (*("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
-         *("prompt", "annotator", "annotator_id", "worker_id", "judge"))  # fmt: skip
+_LATE = (
+    *("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
+    *("prompt", "annotator", "annotator_id", "worker_id", "judge"),
+)
 
 Run = Callable[[Part, str], Any]
 
 
 def require_room(parts: Sequence[Part], run: Run) -> None:
     """Refuse votes that will not fit into memory, or whose text will not fit onto the disk."""
-    # Where the user limits the memory, the records of CSV files are counted: a gzip file may hold a
-    # thousand times its size.
+    # Where the user limits the memory, the records of CSV files are counted: a gzip file may hold a thousand times its
+    # size.
     rows, text = 0, 0.0
     for part in parts:
         if part.kind == "parquet":
@@ -409,18 +410,24 @@ def require_room(parts: Sequence[Part], run: Run) -> None:
 
 
 def load_part(
-    part: Part, names: Sequence[str], into: str, run: Run, folder: TemporaryFolder, *,
-    replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = "",
+    part: Part,
+    names: Sequence[str],
+    into: str,
+    run: Run,
+    folder: TemporaryFolder,
+    *,
+    replies: Sequence[str] = (),
+    prompts: Sequence[str] = (),
+    condition: str = "",
     skip_bad: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Load the columns of a file; `into` is the head of the query that takes them."""
     # The records of a text file are counted apart, and what DuckDB read is compared with that.
     late = [name for name in _LATE if name not in part.names] if part.sampled else []
     texts = [name for name in (*replies, *prompts) if name not in names]
     every = part.names if condition else (*names, *texts)  # a condition may name any column
     reading = scan_rows(part, dict.fromkeys(every), texts, late)
-    query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition,
-                     late=late)  # fmt: skip
+    query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition, late=late)
     if part.kind == "parquet":
         run(part, f"{into} {query}")
         return
@@ -435,8 +442,7 @@ def load_part(
         if _plainly(part, f"{into} {query}", run, counting.result):
             return
     copy = folder.file(".csv")
-    expected, part.broken = repair(part.path, part.zipped, part.header, part.source, copy,
-                                   skip_bad=skip_bad)  # fmt: skip
+    expected, part.broken = repair(part.path, part.zipped, part.header, part.source, copy, skip_bad=skip_bad)
     part.path, part.zipped = copy, False
     reading = scan_rows(part, names, longest=1 << 28)
     query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition)
@@ -444,8 +450,9 @@ def load_part(
     if rows != expected:
         raise InputError(
             f"{expected:,} rows are in the file and {rows:,} could be read; look for quotes that "
-            "are not closed, or write the file as Parquet", source=part.source,
-        )  # fmt: skip
+            "are not closed, or write the file as Parquet",
+            source=part.source,
+        )
 
 
 def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bool:
@@ -482,5 +489,6 @@ def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
         if is_there:
             raise InputError(
                 f"the column {name!r} is not in the first {SAMPLE:,} rows but further down; write "
-                "it in every row (null where there is none)", source=part.source,
-            )  # fmt: skip
+                "it in every row (null where there is none)",
+                source=part.source,
+            )

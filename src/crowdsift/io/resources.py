@@ -15,18 +15,14 @@ from crowdsift.errors import RequestError, ResourceError
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 SMALL = 16e6  # bytes that no machine lacks
 
 
 def available_memory() -> int | None:
     """Bytes of memory that this process may still take; None where nobody knows."""
-    # The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system
-    # says.
+    # The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system says.
     requested = os.environ.get("CROWDSIFT_MEMORY")
     if requested is not None:
         return size_of(requested, "the environment variable CROWDSIFT_MEMORY")
@@ -82,11 +78,13 @@ def require_memory(size: float, what: str) -> None:
         return  # to ask the system would take longer than some small fits
     there = available_memory()
     if there is not None and size > there:
-        raise ResourceError(f"{what} takes about {readable(size)} of memory, and {readable(there)} "
-                            "are available. Use a machine with more memory, or fewer votes; where "
-                            "--memory sets the limit, give more, or Parquet with the columns "
-                            "winner, loser and worker, which is read in parts; if you know "
-                            f"better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB")  # fmt: skip
+        raise ResourceError(
+            f"{what} takes about {readable(size)} of memory, and {readable(there)} "
+            "are available. Use a machine with more memory, or fewer votes; where "
+            "--memory sets the limit, give more, or Parquet with the columns "
+            "winner, loser and worker, which is read in parts; if you know "
+            f"better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB"
+        )
 
 
 def require_disk(size: float, what: str) -> None:
@@ -94,6 +92,8 @@ def require_disk(size: float, what: str) -> None:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if size > free:
-        raise ResourceError(f"{what} spills about {readable(size)} to {folder}, where "
-                            f"{readable(free)} are free. Make room there, or set TMPDIR to a "
-                            "folder on a larger disk")  # fmt: skip
+        raise ResourceError(
+            f"{what} spills about {readable(size)} to {folder}, where "
+            f"{readable(free)} are free. Make room there, or set TMPDIR to a "
+            "folder on a larger disk"
+        )

@@ -1,9 +1,9 @@
 """Choose the rows that become votes, and say what became of the others.
 
-Rows that are left out, empty, bad or duplicates are counted. Rows that seem to be uploaded twice
-are found: a row is suspicious if it equals an earlier one in columns that otherwise tell all rows
-apart; if far more rows are equal than pairs of items repeat by chance, while hardly any worker
-answers a pair differently the second time; or if a block of rows comes again in the same order.
+Rows that are left out, empty, bad or duplicates are counted. Rows that seem to be uploaded twice are found: a row is
+suspicious if it equals an earlier one in columns that otherwise tell all rows apart; if far more rows are equal than
+pairs of items repeat by chance, while hardly any worker answers a pair differently the second time; or if a block of
+rows comes again in the same order.
 """
 
 from __future__ import annotations
@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.io.columns import (
-    LAYOUTS,
-    OUTCOME,
-    SIDES,
-    STYLE,
-    Plan,
-    number_columns,
-    refuse_empty,
-    resolve_column,
-)
+from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_columns, refuse_empty, resolve_column
 from crowdsift.io.files import replace_file
 from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, side_columns
 from crowdsift.votes.intake import Intake
@@ -59,9 +50,7 @@ _MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # by which hashes of several columns are mixed
 
 
-def unfold(
-    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool
-) -> tuple[Source, Plan]:
+def unfold(table: Source, plan: Plan, options: ReadOptions, *, every_column: bool) -> tuple[Source, Plan]:
     """Return the votes of nested records as a table, and the plan of its columns."""
     from crowdsift.io.frames import UnfoldedSource
 
@@ -114,9 +103,7 @@ def _unfolded_rows(table: Any) -> Selection:
     return selection
 
 
-def choose_rows(
-    selection: Selection, plan: Plan, options: ReadOptions, seen: NDArray[np.uint64] | None
-) -> None:
+def choose_rows(selection: Selection, plan: Plan, options: ReadOptions, seen: NDArray[np.uint64] | None) -> None:
     """Leave out rows that are broken, empty or duplicates, and bad ones with `skip_bad`."""
     table, roles = selection.table, plan.roles
     for row, reason in table.broken().items():
@@ -159,8 +146,8 @@ def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
 
 def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
     """Set aside every row with a fault, for `--skip-bad`."""
-    # The checks are those that otherwise refuse a table at its first bad row; what escaped here
-    # would still be refused there.
+    # The checks are those that otherwise refuse a table at its first bad row; what escaped here would still be refused
+    # there.
     table, roles = selection.table, plan.roles
     if "outcome" in roles:
         bad = np.isnan(_outcomes(table, plan))
@@ -262,9 +249,7 @@ class Selected(Source):
         self._base.close()
 
 
-def _used(
-    codes: list[NDArray[np.uint32]], count: int
-) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
+def _used(codes: list[NDArray[np.uint32]], count: int) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
     """Return the codes that occur, and each column with numbers among these."""
     there = np.zeros(count + 1, bool)
     for each in codes:
@@ -324,9 +309,7 @@ class Selection:
             self.reasons[number] = (column, reason)
         self.mark(records, self.ASIDE)
 
-    def drop_duplicates(
-        self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None
-    ) -> None:
+    def drop_duplicates(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
         """Keep the first of the rows that are equal in the columns, unless it was seen before."""
         names = [resolve_column(self.table, name, _NAMING) for name in columns]
         rows = self.rows
@@ -371,11 +354,19 @@ class Selection:
         count = np.bincount(self.state, minlength=5).tolist()
         reasons = Counter(reason for _, reason in self.reasons.values())
         return Intake(
-            format=name, rows=len(self.state), used=count[self.USED], empty=count[self.EMPTY],
-            duplicates=count[self.DUPLICATE], set_aside=count[self.ASIDE],
-            left_out=count[self.LEFT_OUT], votes=votes, both_bad=both_bad,
-            reasons=tuple(reasons.most_common()), notes=notes, known=self.known,
-        )  # fmt: skip
+            format=name,
+            rows=len(self.state),
+            used=count[self.USED],
+            empty=count[self.EMPTY],
+            duplicates=count[self.DUPLICATE],
+            set_aside=count[self.ASIDE],
+            left_out=count[self.LEFT_OUT],
+            votes=votes,
+            both_bad=both_bad,
+            reasons=tuple(reasons.most_common()),
+            notes=notes,
+            known=self.known,
+        )
 
     def refuse_nothing(self) -> None:
         """Refuse a table of which no row is left."""
@@ -384,16 +375,12 @@ class Selection:
             raise InputError(f"no votes are left: {line}", source=self.table.source)
 
     def write_aside(
-        self, path: str | os.PathLike[str], columns: Sequence[str],
-        hidden: Mapping[str | None, Hiding],
-    ) -> None:  # fmt: skip
+        self, path: str | os.PathLike[str], columns: Sequence[str], hidden: Mapping[str | None, Hiding]
+    ) -> None:
         """Write the rows set aside with their places and reasons."""
-        # The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated
-        # nothing is then written but its place, since a label may stand in any of them.
-        with (
-            replace_file(Path(path)) as temporary,
-            temporary.open("w", encoding="utf-8", newline="") as out,
-        ):
+        # The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated nothing is then written
+        # but its place, since a label may stand in any of them.
+        with replace_file(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow(["source", "row", "column", "reason", *columns])
             for record, (column, reason) in sorted(self.reasons.items()):
@@ -422,8 +409,8 @@ def meanings(
     labels: Sequence[Any], plan: Plan, values: Mapping[str, str], *, any_words: bool = True
 ) -> list[str | None]:
     """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown."""
-    # What the user says goes before what the format says, and that before words for sides, which
-    # are understood if `any_words`: if no answer is the label of an item.
+    # What the user says goes before what the format says, and that before words for sides, which are understood if
+    # `any_words`: if no answer is the label of an item.
     words = {"left": "left", "right": "right", "tie": "tie"}
     if any_words:
         words |= {answer: side for answer, (side, _) in GRADED.items()} | _side_words(labels)
@@ -459,8 +446,8 @@ def _answer(label: Any) -> str:
 
 def _side_words(labels: Sequence[Any]) -> dict[str, str]:
     """Return the answers that differ in the word for a side alone, such as Image A and Image B."""
-    # 1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read
-    # either way and are left out.
+    # 1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read either way and are left
+    # out.
     answers = {_answer(label).casefold() for label in labels if not is_empty(label)}
     pairs = [pair for pair in side_columns(answers) if pair != ("0", "1") and "-1" not in pair]
     if len(pairs) != 1:
@@ -484,12 +471,13 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
         row = int(np.argmax(np.isnan(found)))
         first, second, what = plan.format.span or (1.0, 0.0, "outcome")
         raise table.fault(
-            row, column,
+            row,
+            column,
             f"the {what} {shown(table.value(column, row))} is not between {min(first, second):g} "
             f"and {max(first, second):g}: {first:g} says that the first item is better, {second:g} "
             f"the second, {(first + second) / 2:g} a tie; correct it, or set such rows aside with "
             "--skip-bad (skip_bad=True)",
-        )  # fmt: skip
+        )
     return found.astype(np.float32)
 
 
@@ -538,8 +526,7 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
     column = plan.roles["winner"]
     labels, codes = table.entries(column, "winner")
     own_labels = match_labels(labels, items.tolist())
-    known = meanings(labels, plan, values, any_words=plan.format.words
-                     or bool((own_labels < 0).all()))  # fmt: skip
+    known = meanings(labels, plan, values, any_words=plan.format.words or bool((own_labels < 0).all()))
     words = np.array([_OUTCOME.get(word or "?", np.nan) for word in known], dtype=np.float32)
     named = words[codes]
     own = np.full(len(first), np.nan, dtype=np.float32)
@@ -551,9 +538,7 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
     bad = [code for code, word in enumerate(known) if word == "both bad"]
     both_bad = int((np.isin(codes, bad) & (outcome == 0.5)).sum()) if bad else 0
     clash = ~np.isnan(named) & (named != outcome)
-    texts, mapped = (
-        [str(label).strip().casefold() for label in labels], {*map(str.casefold, values)},
-    )  # fmt: skip
+    texts, mapped = ([str(label).strip().casefold() for label in labels], {*map(str.casefold, values)})
     grades = [1 if text in mapped else GRADED.get(text, ("", 0))[1] for text in texts]
     grade = np.array(grades, np.uint8)[codes] if max(grades, default=0) > 1 else None
     return Answers(outcome, both_bad, labels, codes, clash, grade)
@@ -566,16 +551,15 @@ def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -
     if answers.clash.any():
         row = int(np.argmax(answers.clash))
         raise table.fault(
-            row, column,
+            row,
+            column,
             f"the winner {shown(answers.labels[answers.codes[row]])} is a keyword and also the "
             "label of an item of this row, with another meaning; rename the item, or use "
             "first,second,outcome",
-        )  # fmt: skip
+        )
 
 
-def _neither(
-    table: Source, column: str, answers: Answers, bad: NDArray[np.bool_], pairs: Pairs
-) -> InputError:
+def _neither(table: Source, column: str, answers: Answers, bad: NDArray[np.bool_], pairs: Pairs) -> InputError:
     """Make the error for answers that are neither a side nor a tie, the most frequent listed."""
     items, first, second = pairs
     row = int(np.argmax(bad))
@@ -583,20 +567,19 @@ def _neither(
     count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
     often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()
     listed = ", ".join(
-        f"{shown(answers.labels[code])} ({count[code]:,} {'row' if count[code] == 1 else 'rows'})"
-        for code in often
+        f"{shown(answers.labels[code])} ({count[code]:,} {'row' if count[code] == 1 else 'rows'})" for code in often
     )
     more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
     texts = [str(answers.labels[code])[:20] for code in often[:4]]
-    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE_WORDS else '...'}"
-                      for text in texts)  # fmt: skip
+    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE_WORDS else '...'}" for text in texts)
     return table.fault(
-        row, column,
+        row,
+        column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
         f"right, tie, {shown(items[first[row]])} or {shown(items[second[row]])}. Answers that are "
         f"neither: {listed}{more}; correct the cells, say what they mean with --values "
         f'"{mapped}" (left, right, tie or empty), or set such rows aside with --skip-bad',
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -608,13 +591,10 @@ class Repeats:
     equal_in: str
 
 
-def find_repeats(
-    columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes | None]
-) -> Repeats | None:
+def find_repeats(columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes | None]) -> Repeats | None:
     """Return the rows that repeat earlier ones beyond chance, or None."""
-    # `columns`: first item, second item and worker as codes, then what else makes a vote;
-    # `further`: returns a hash of the columns of the source that are not of the votes, or None.
-    # Called only if votes repeat.
+    # `columns`: first item, second item and worker as codes, then what else makes a vote; `further`: returns a hash of
+    # the columns of the source that are not of the votes, or None. Called only if votes repeat.
     first, second, worker = columns[:3]
     pair = _mixed(np.minimum(first, second), np.maximum(first, second))
     cell, vote = _mixed(worker, pair), _mixed(*columns)
@@ -643,8 +623,7 @@ def _mixed(*columns: NDArray[Any]) -> Hashes:
     """Hash each row of columns, of codes, hashes or float32."""
     result = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        result ^= (column.view(np.uint32) if column.dtype == np.float32
-                   else column).astype(np.uint64)  # fmt: skip
+        result ^= (column.view(np.uint32) if column.dtype == np.float32 else column).astype(np.uint64)
         result *= _ODD
         result ^= result >> np.uint64(29)
     return result
@@ -665,8 +644,8 @@ def _again(keys: Hashes) -> tuple[int, int]:
 
 def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
     """Return how often workers would judge a pair again by chance, if they drew pairs like all."""
-    # Two draws are the same pair with probability q = sum of squared shares, so that n draws of a
-    # worker hold about q n (n - 1) / 2 repeated ones, and never more than n - 1.
+    # Two draws are the same pair with probability q = sum of squared shares, so that n draws of a worker hold about q n
+    # (n - 1) / 2 repeated ones, and never more than n - 1.
     votes = np.unique(pair[pair % np.uint64(step) == 0], return_counts=True)[1]
     equal = step * float(((votes / len(pair)) ** 2).sum())
     own = np.bincount(worker).astype(np.float64)
@@ -695,13 +674,11 @@ def _block(vote: Hashes, step: int) -> Repeats | None:
         varied = (np.diff(np.sort(views[part], axis=1), axis=1) != 0).sum(axis=1) + 1
         kept.append(part[2 * varied >= _MIN_REPEATED])
     begins = np.concatenate(kept)
-    change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(begins + _MIN_REPEATED,
-                         minlength=len(vote) + 1)  # fmt: skip
+    change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(begins + _MIN_REPEATED, minlength=len(vote) + 1)
     covered = np.cumsum(change)[:-1] > 0
     if not covered.any():
         return None
-    return Repeats(int(covered.sum()), int(np.argmax(covered)),
-                   "worker, items and answer, in the same order")  # fmt: skip
+    return Repeats(int(covered.sum()), int(np.argmax(covered)), "worker, items and answer, in the same order")
 
 
 def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown) -> tuple[str, ...]:
@@ -732,9 +709,7 @@ def _form(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
-def context_labels(
-    table: Source, names: Sequence[str]
-) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def context_labels(table: Source, names: Sequence[str]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Return sorted contexts, tuples if several columns make them, and the codes of the rows."""
     found = [table.labels([name], "context") for name in names]
     values, code = found[0][0], found[0][1][0].astype(np.int64)
@@ -753,9 +728,11 @@ def context_labels(
 
 
 def split_items(
-    context: tuple[NDArray[np.object_], NDArray[np.int64]], items: NDArray[np.object_],
-    first: NDArray[np.uint32], second: NDArray[np.uint32],
-) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:  # fmt: skip
+    context: tuple[NDArray[np.object_], NDArray[np.int64]],
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
     """Split items by context: labels (value, item) in sorted order, and codes into them."""
     values, code = context
     own = np.empty(len(items), np.int64)  # the context of every item, where it has but one

@@ -1,10 +1,9 @@
 """A folder of files that belong together: one record names them all, and takes effect last.
 
-The record, a JSON object, holds the size and the SHA-256 of every file, and the SHA-256 of its own
-content. To write, new content is first laid down under hidden names; then the record is replaced,
-which is one rename; then the content takes its visible names. A reader looks for content that fits
-the record under either name. So a run that is killed at any moment leaves the old files or the new
-ones, whole, and never some of each.
+The record, a JSON object, holds the size and the SHA-256 of every file, and the SHA-256 of its own content. To write,
+new content is first laid down under hidden names; then the record is replaced, which is one rename; then the content
+takes its visible names. A reader looks for content that fits the record under either name. So a run that is killed at
+any moment leaves the old files or the new ones, whole, and never some of each.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _MARK = ".crowdsift-new"  # how the hidden names end
 class RecordedFolder:
     """Read the files that a record names, and no others in the folder.
 
-    `record`: what the record holds, without its format, the list of files and the checksum;
-    `format`: the number of the layout.
+    `record`: what the record holds, without its format, the list of files and the checksum; `format`: the number of the
+    layout.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -53,8 +52,7 @@ class RecordedFolder:
             record = json.loads(self._text, parse_constant=_refuse_constant)
         except OSError:
             raise InputError(
-                f"no {name} here; give a folder written by --out or Fit.save",
-                source=str(self.folder),
+                f"no {name} here; give a folder written by --out or Fit.save", source=str(self.folder)
             ) from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"not a saved fit: {error}", source=str(path)) from None
@@ -70,8 +68,9 @@ class RecordedFolder:
         if record.pop(_CHECKSUM, None) != _checksum(record):
             raise InputError(
                 "the saved fit is damaged: the content was changed after it was written (another "
-                "checksum); take a copy of the folder, or fit the votes again", source=str(path),
-            )  # fmt: skip
+                "checksum); take a copy of the folder, or fit the votes again",
+                source=str(path),
+            )
         self._path, self.record = path, record
         self._files = _listed(record.pop(_FILES, None))
 
@@ -101,9 +100,11 @@ class RecordedFolder:
                     content = path.read_bytes()
                     if hashlib.sha256(content).hexdigest() == digest:
                         return content
-        what = (f"the saved fit is damaged: this is not the file that {self._path.name} names "
-                "(another size or checksum)" if present
-                else "the saved fit is incomplete: file missing")  # fmt: skip
+        what = (
+            f"the saved fit is damaged: this is not the file that {self._path.name} names (another size or checksum)"
+            if present
+            else "the saved fit is incomplete: file missing"
+        )
         what = f"{what}. {advice}" if advice else what
         raise InputError(what, source=str(self.folder / name))
 
@@ -119,14 +120,17 @@ class RecordedFolder:
 
 
 def write_recorded(
-    directory: str | os.PathLike[str], name: str, record: Mapping[str, Any],
-    files: Mapping[str, bytes], *, ours: Iterable[str] = (),
-) -> None:  # fmt: skip
+    directory: str | os.PathLike[str],
+    name: str,
+    record: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    *,
+    ours: Iterable[str] = (),
+) -> None:
     """Write files and the record that names them, all or none."""
-    # Files that only an earlier record named are removed. `name`, `record`: the name and the
-    # content of the record; the list of files is added; `ours`: names of files that such a folder
-    # may hold, which are removed too: a run that was killed just before it removed them, and
-    # records of old formats, do not name them.
+    # Files that only an earlier record named are removed. `name`, `record`: the name and the content of the record; the
+    # list of files is added; `ours`: names of files that such a folder may hold, which are removed too: a run that was
+    # killed just before it removed them, and records of old formats, do not name them.
     folder = Path(directory)
     for each in (name, *files):
         if os.path.lexists(folder / each) and not (folder / each).is_file():
@@ -168,9 +172,11 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
     if os.path.lexists(folder / name):
         return
     if found := [each for each in files if os.path.lexists(folder / each)]:
-        raise RequestError(f"{folder / found[0]} is there and would be overwritten; this is no "
-                           f"folder of a fit (it has no {name}); give another folder, or move the "
-                           "file")  # fmt: skip
+        raise RequestError(
+            f"{folder / found[0]} is there and would be overwritten; this is no "
+            f"folder of a fit (it has no {name}); give another folder, or move the "
+            "file"
+        )
 
 
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
@@ -287,8 +293,10 @@ def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
         if columns:
             connection.register("columns", dict(columns))
         answer = connection.execute(query).fetchnumpy()
-    return {name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
-            for name, values in answer.items()}  # fmt: skip
+    return {
+        name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
+        for name, values in answer.items()
+    }
 
 
 @cache
@@ -302,9 +310,7 @@ def _database(process: int) -> Any:
     return database
 
 
-_KINDS: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8"),
-}  # fmt: skip
+_KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
 _METADATA, _DIGEST = "__metadata__", "sha256"
 MAX_HEADER = 100_000_000  # bytes, as the format has it
 

@@ -2,8 +2,8 @@
 
 The DuckDB has no network, no extensions, no files but those named, and room to spill.
 
-Signals come through: a query runs beside the main thread, which waits for it, so that Ctrl-C or
-any exception of a signal handler reaches the caller as it was raised, and stops the query.
+Signals come through: a query runs beside the main thread, which waits for it, so that Ctrl-C or any exception of a
+signal handler reaches the caller as it was raised, and stops the query.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
-_SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite",
-            "duckdb": "duckdb"}  # fmt: skip
+_SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
 STUDY_MARK = b"csft"  # application_id of the files of `crowdsift ask`
 STUDY_QUERY = 'SELECT "left", "right", winner, worker, prompt, milliseconds, time FROM votes'
 _SECRETS = re.compile(r"(?i)((?:password|sslpassword|passwd)=)[^&\s'\"]*")
@@ -47,9 +46,11 @@ class Database:
         self._folder = folder
         spill = os.path.join(folder.path, "spill")
         config: dict[str, Any] = {
-            "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-            "temp_directory": spill, "threads": str(threads),
-        }  # fmt: skip
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": spill,
+            "threads": str(threads),
+        }
         if (memory := memory_limit()) is not None:
             config["memory_limit"] = f"{memory // 10**6}MB"
         try:
@@ -114,9 +115,9 @@ class Database:
 
 def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
     """Run `work` beside the main thread, so that a signal ends it at once."""
-    # Drivers of databases block in C, where a signal handler of Python does not run. The work runs
-    # in a daemon thread: one that a silent server never answers does not keep the process alive.
-    # `work`: gets a list, to which it appends functions that cancel what it runs.
+    # Drivers of databases block in C, where a signal handler of Python does not run. The work runs in a daemon thread:
+    # one that a silent server never answers does not keep the process alive. `work`: gets a list, to which it appends
+    # functions that cancel what it runs.
     cancels: list[Callable[[], Any]] = []
     if threading.current_thread() is not threading.main_thread():
         work(cancels)
@@ -154,9 +155,11 @@ def exhausted(error: Exception) -> ResourceError:
     """DuckDB found neither memory nor disk for what it had to put aside."""
     limit = memory_limit()
     allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
-    return ResourceError(f"there is no room to read these votes{allowed}: {reason_of(error)}. Make "
-                         f"room in {tempfile.gettempdir()}, set TMPDIR to a folder on a larger "
-                         "disk, or give more memory with CROWDSIFT_MEMORY")  # fmt: skip
+    return ResourceError(
+        f"there is no room to read these votes{allowed}: {reason_of(error)}. Make "
+        f"room in {tempfile.gettempdir()}, set TMPDIR to a folder on a larger "
+        "disk, or give more memory with CROWDSIFT_MEMORY"
+    )
 
 
 def memory_limit() -> int | None:
@@ -210,17 +213,14 @@ def wrong_condition(condition: str, reason: str) -> RequestError:
     )
 
 
-def numeric_columns(
-    execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str
-) -> set[str]:
+def numeric_columns(execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str) -> set[str]:
     """Return the columns of text that a condition compares with numbers, and that hold numbers."""
     # `condition`: the condition. Where SQL takes it with text, no column is a number.
     import duckdb
 
     given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]
     try:
-        execute(f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) "
-                "LIMIT 0")  # fmt: skip
+        execute(f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) LIMIT 0")
         return set()
     except duckdb.BinderException as error:
         if "ompare" not in str(error) and "No function matches" not in str(error):
@@ -230,8 +230,11 @@ def numeric_columns(
     named = [name for name in columns if name.casefold() in condition.casefold()]
     if not named:
         return set()
-    checks = ", ".join(f"coalesce(bool_and(TRY_CAST({columns[name]} AS DOUBLE) IS NOT NULL OR "
-        f"trim(coalesce({columns[name]}, '')) = ''), false)" for name in named)  # fmt: skip
+    checks = ", ".join(
+        f"coalesce(bool_and(TRY_CAST({columns[name]} AS DOUBLE) IS NOT NULL OR "
+        f"trim(coalesce({columns[name]}, '')) = ''), false)"
+        for name in named
+    )
     found = execute(f"SELECT {checks} FROM (SELECT * FROM {rows} LIMIT 20000)").fetchone()
     return {name for name, is_number in zip(named, found, strict=True) if is_number}
 
@@ -249,8 +252,7 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
             kinds = database.execute("DESCRIBE SELECT * FROM given").fetchall()
             text = {name: quoted(name) for name, kind, *_ in kinds if kind == "VARCHAR"}
             numbers = numeric_columns(database.execute, "given", text, condition)
-            shown = ", ".join(f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}"
-                              for name in numbers)  # fmt: skip
+            shown = ", ".join(f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}" for name in numbers)
             rows = f"(SELECT * REPLACE ({shown}) FROM given)" if numbers else "given"
             query = f"SELECT coalesce(({condition}\n)::BOOLEAN, false) AS kept FROM {rows}"
             return np.asarray(database.execute(query).fetchnumpy()["kept"], bool)

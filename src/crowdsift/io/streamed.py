@@ -1,8 +1,8 @@
 """Votes that do not fit into memory: from Parquet into mapped files, sorted by worker.
 
-DuckDB gives labels their codes, in sorted order, and spills what it cannot hold. The coded rows
-are written to one file per range of workers; each of these fits, and is sorted and collapsed by the
-same kernel as votes in memory. So the arrays are those that `crowdsift.read` makes, to the byte.
+DuckDB gives labels their codes, in sorted order, and spills what it cannot hold. The coded rows are written to one file
+per range of workers; each of these fits, and is sorted and collapsed by the same kernel as votes in memory. So the
+arrays are those that `crowdsift.read` makes, to the byte.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
             if error.errno != errno.ENOSPC:
                 raise
             raise ResourceError(
-                "the disk is full while votes are sorted; make room, or set TMPDIR to a folder on "
-                "a larger disk"
+                "the disk is full while votes are sorted; make room, or set TMPDIR to a folder on a larger disk"
             ) from None
         finally:
             source.close()
@@ -82,9 +81,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
     return Labels(_objects(sorted(items)), _objects(workers), loads)
 
 
-def by_range(
-    rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]
-) -> list[NDArray[np.uint32]]:
+def by_range(rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]) -> list[NDArray[np.uint32]]:
     """Split rows by the range of their worker, the last column."""
     place = np.searchsorted(bounds, rows[:, 2], side="right") - 1
     ends = np.cumsum(np.bincount(place, minlength=len(bounds) - 1))
@@ -106,8 +103,19 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 def plain_intake(rows: int, notes: tuple[str, ...] = ()) -> Intake:
     """Return the intake of files of which every row is a vote."""
-    return Intake(format=PLAIN.name, rows=rows, used=rows, empty=0, duplicates=0, set_aside=0,
-                  left_out=0, votes=rows, both_bad=0, reasons=(), notes=notes)  # fmt: skip
+    return Intake(
+        format=PLAIN.name,
+        rows=rows,
+        used=rows,
+        empty=0,
+        duplicates=0,
+        set_aside=0,
+        left_out=0,
+        votes=rows,
+        both_bad=0,
+        reasons=(),
+        notes=notes,
+    )
 
 
 class ParquetVotes(FileSource):
@@ -119,17 +127,19 @@ class ParquetVotes(FileSource):
         self.refuse_copies()
         roles = [plan.roles.get(role, "") for role in ("winner", "loser", "worker")]
         self._names = roles
-        types = {part.type_of(name) for part in self._parts if part.kind == "parquet"
-                 for name in roles}  # fmt: skip
-        return (plan.format is PLAIN and plan.layout is WINNER and "weight" not in plan.roles
-                and all(part.kind == "parquet" for part in self._parts)
-                and all(name in part.names for part in self._parts for name in roles)
-                and types in ({"VARCHAR"}, {"BIGINT"}))  # fmt: skip
+        types = {part.type_of(name) for part in self._parts if part.kind == "parquet" for name in roles}
+        return (
+            plan.format is PLAIN
+            and plan.layout is WINNER
+            and "weight" not in plan.roles
+            and all(part.kind == "parquet" for part in self._parts)
+            and all(name in part.names for part in self._parts for name in roles)
+            and types in ({"VARCHAR"}, {"BIGINT"})
+        )
 
     def count(self) -> int:
         """Return the number of rows."""
-        counts = [self._run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
-                  for part in self._parts]  # fmt: skip
+        counts = [self._run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0] for part in self._parts]
         return int(sum(counts))
 
     def find_labels(self) -> Labels:
@@ -140,19 +150,21 @@ class ParquetVotes(FileSource):
                 for part in self._parts
                 for name in names
             )
-            self._run(self._parts[0],
-                      f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, "
-                      f"(row_number() OVER (ORDER BY label) - 1)::UINTEGER AS code FROM ({scans}) "
-                      "GROUP BY label")  # fmt: skip
+            self._run(
+                self._parts[0],
+                f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, "
+                f"(row_number() OVER (ORDER BY label) - 1)::UINTEGER AS code FROM ({scans}) "
+                "GROUP BY label",
+            )
             empty = "label IS NULL OR trim(label::VARCHAR) = ''"
             if found := self._query(f"SELECT sum(votes) FROM {table} WHERE {empty}").fetchone()[0]:
                 raise InputError(
                     f"{int(found):,} rows have an empty label in {' or '.join(map(repr, names))}; "
-                    "fill them or remove the rows", source=self.source,
-                )  # fmt: skip
+                    "fill them or remove the rows",
+                    source=self.source,
+                )
         loads = self._query("SELECT votes FROM workers ORDER BY code").fetchnumpy()["votes"]
-        return Labels(self._in_order("items"), self._in_order("workers"),
-                      np.ma.getdata(loads).astype(np.int64))  # fmt: skip
+        return Labels(self._in_order("items"), self._in_order("workers"), np.ma.getdata(loads).astype(np.int64))
 
     def take_codes(self, labels: Labels) -> None:
         """Take codes of labels that also other files have."""
@@ -167,20 +179,20 @@ class ParquetVotes(FileSource):
         """Yield rows as codes of winner, loser and worker, in no order."""
         winner, loser, worker = map(quoted, self._names)
         for part in self._parts:
-            self._run(part, "CREATE OR REPLACE TEMP TABLE coded AS "
-                      f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
-                      f"JOIN items AS a ON part.{winner} = a.label "
-                      f"JOIN items AS b ON part.{loser} = b.label "
-                      f"JOIN workers AS w ON part.{worker} = w.label")  # fmt: skip
+            self._run(
+                part,
+                "CREATE OR REPLACE TEMP TABLE coded AS "
+                f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
+                f"JOIN items AS a ON part.{winner} = a.label "
+                f"JOIN items AS b ON part.{loser} = b.label "
+                f"JOIN workers AS w ON part.{worker} = w.label",
+            )
             if same := self._query("SELECT count(*) FROM coded WHERE a = b").fetchone()[0]:
-                raise InputError(
-                    f"{same:,} rows compare an item with itself; remove them", source=part.source
-                )
+                raise InputError(f"{same:,} rows compare an item with itself; remove them", source=part.source)
             count = self._query("SELECT count(*) FROM coded").fetchone()[0]
             for start in range(0, count, _CHUNK):
                 found = self._query(
-                    "SELECT a, b, w FROM coded "
-                    f"WHERE rowid BETWEEN {start} AND {start + _CHUNK - 1}"
+                    f"SELECT a, b, w FROM coded WHERE rowid BETWEEN {start} AND {start + _CHUNK - 1}"
                 ).fetchnumpy()
                 yield np.column_stack([np.ma.getdata(found[name]) for name in "abw"])
             self._query("DROP TABLE coded")
@@ -243,8 +255,7 @@ def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -
             first, second, worker = (np.ascontiguousarray(rows[:, each]) for each in range(3))
             del rows
             worker -= np.uint32(begin)
-            made = collapse(first, second, worker, None, None, None, n_items, end - begin, False,
-                            threads)  # fmt: skip
+            made = collapse(first, second, worker, None, None, None, n_items, end - begin, False, threads)
             del first, second, worker
             for column, file in zip(made[:4], files.values(), strict=True):
                 column.tofile(file)

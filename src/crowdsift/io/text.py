@@ -1,7 +1,7 @@
 """Text files of votes: what they are, their header, and where exactly they are broken.
 
-DuckDB reads the rows; this module looks at the first bytes before it does, and finds the first
-bad row after it refused.
+DuckDB reads the rows; this module looks at the first bytes before it does, and finds the first bad row after it
+refused.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ _SIGNATURES = {  # not text, but worth a name in the message
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HIGH = re.compile(rb"[\x80-\xff]+")
-_MULTIBYTE = re.compile(
-    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
-)
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # codes that Windows-1252 does not have
 
 
@@ -95,9 +93,7 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
         return "csv", zipped
     if stem.endswith((".json", ".jsonl", ".ndjson")) or start[:1] in b"{[":
         if head.startswith(_BOM):
-            raise InputError(
-                "JSON with a byte order mark; save it as UTF-8 without one", source=source
-            )
+            raise InputError("JSON with a byte order mark; save it as UTF-8 without one", source=source)
         if start[:1] == b"[":
             _refuse_cut(path, zipped, source)
         return "json", zipped
@@ -106,9 +102,9 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 
 def guess_encoding(path: str, zipped: bool, source: str) -> tuple[str, str]:
     """Return the encoding of a text file, "utf-8" or "cp1252", and examples of decoded letters."""
-    # Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western
-    # languages, and none of the text is valid UTF-8 beyond ASCII. Other files are left to be read
-    # as UTF-8, which fails with the place of the first fault.
+    # Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western languages, and none
+    # of the text is valid UTF-8 beyond ASCII. Other files are left to be read as UTF-8, which fails with the place of
+    # the first fault.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with opened(path, zipped, source) as stream:
@@ -149,8 +145,9 @@ def recode(path: str, source: str, encoding: str, target: str) -> None:
             reason = getattr(error, "reason", "") or str(error)
             raise InputError(
                 f"not {encoding} text ({reason}, in line {line:,} or below); name another encoding "
-                "with --encoding (encoding=), or save the file as UTF-8", source=source,
-            ) from None  # fmt: skip
+                "with --encoding (encoding=), or save the file as UTF-8",
+                source=source,
+            ) from None
 
 
 def _refuse_cut(path: str, zipped: bool, source: str) -> None:
@@ -162,17 +159,12 @@ def _refuse_cut(path: str, zipped: bool, source: str) -> None:
         while chunk := stream.read(_HEAD):
             end = (end + chunk).rstrip()[-1:]
     if end != b"]":
-        raise InputError(
-            "not JSON: the list does not end with ']'; the file may be cut off", source=source
-        )
+        raise InputError("not JSON: the list does not end with ']'; the file may be cut off", source=source)
 
 
 def _refuse_binary(head: bytes, source: str) -> None:
     if head.startswith(_UTF16):
-        raise InputError(
-            "UTF-16 text; save the file as UTF-8, or for votes give --encoding utf-16",
-            source=source,
-        )
+        raise InputError("UTF-16 text; save the file as UTF-8, or for votes give --encoding utf-16", source=source)
     for signature, meaning in _SIGNATURES.items():
         if head.startswith(signature):
             raise InputError(f"not a text file but {meaning}", source=source)
@@ -180,8 +172,7 @@ def _refuse_binary(head: bytes, source: str) -> None:
         raise InputError("a gzipped Parquet file; unpack it (gunzip)", source=source)
     if b"\0" in head:
         raise InputError(
-            "not a text file (it has zero bytes); votes are read from CSV, TSV, JSON and Parquet",
-            source=source,
+            "not a text file (it has zero bytes); votes are read from CSV, TSV, JSON and Parquet", source=source
         )
 
 
@@ -193,8 +184,10 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
         where = "" if row else " (in the header)"
         raise InputError(
             f"not UTF-8 text{where}; save the file as UTF-8, or for votes name the encoding with "
-            "--encoding (encoding=), as cp1252 for Windows-1252", source=source, row=row,
-        ) from None  # fmt: skip
+            "--encoding (encoding=), as cp1252 for Windows-1252",
+            source=source,
+            row=row,
+        ) from None
 
 
 def _first_record(text: str) -> tuple[str, int, bool]:
@@ -229,8 +222,9 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
         if not ended and size >= _LONGEST_HEADER:
             raise InputError(
                 f"no header: the first line does not end within {_LONGEST_HEADER >> 20} MiB; "
-                "look for a quote that is not closed", source=source,
-            )  # fmt: skip
+                "look for a quote that is not closed",
+                source=source,
+            )
         size *= 8
     _refuse_encoding(record, source, None)
     delimiter = _delimiter(record)
@@ -243,10 +237,7 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
     names = tuple(name.strip() for name in fields)
     for name, count in Counter(names).items():
         if name and count > 1:
-            raise InputError(
-                f"the header names the column {_cut(name)!r} twice; rename or remove one",
-                source=source,
-            )
+            raise InputError(f"the header names the column {_cut(name)!r} twice; rename or remove one", source=source)
     return Header(names, delimiter, skip)
 
 
@@ -288,18 +279,13 @@ def repair(
     path: str, zipped: bool, header: Header, source: str, target: str, *, skip_bad: bool = False
 ) -> tuple[int, dict[int, str]]:
     """Copy a delimited file that DuckDB refused, or raise the error of its first bad row."""
-    # What is refused without being wrong, such as lines that end now in LF and now in CRLF, is
-    # written again in one form. Slow, and run only after a refusal. `skip_bad`: whether a row that
-    # is no record is written without content instead, and reported.
+    # What is refused without being wrong, such as lines that end now in LF and now in CRLF, is written again in one
+    # form. Slow, and run only after a refusal. `skip_bad`: whether a row that is no record is written without content
+    # instead, and reported.
     broken: dict[int, str] = {}
     rows = 0
-    with (
-        open(target, "w", encoding="utf-8", newline="") as out,
-        opened(path, zipped, source) as stream,
-        _long_fields(),
-    ):
-        writer = csv.writer(out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL,
-                            lineterminator="\n")  # fmt: skip
+    with open(target, "w", encoding="utf-8", newline="") as out, opened(path, zipped, source) as stream, _long_fields():
+        writer = csv.writer(out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n")
         text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
         writer.writerow(f"f{place}" for place in range(len(header.names)))
         for record in _checked_records(text, header, source, broken if skip_bad else None):
@@ -308,9 +294,7 @@ def repair(
     return rows, broken
 
 
-def _checked_records(
-    text: IO[str], header: Header, source: str, broken: dict[int, str] | None
-) -> Iterator[list[str]]:
+def _checked_records(text: IO[str], header: Header, source: str, broken: dict[int, str] | None) -> Iterator[list[str]]:
     """Yield the records after the header; refuse broken ones, or list them in `broken`."""
     width, row = len(header.names), -1
     lines = _bare_quotes(text, header.delimiter)
@@ -334,8 +318,9 @@ def _checked_records(
     except csv.Error as error:
         raise InputError(
             f'wrong quotes ({error}); a quote inside a quoted field is written twice ("")',
-            source=source, row=max(row + 1, 1),
-        ) from None  # fmt: skip
+            source=source,
+            row=max(row + 1, 1),
+        ) from None
 
 
 def _refuse_record(record: list[str], width: int, delimiter: str, source: str, row: int) -> None:
@@ -344,8 +329,10 @@ def _refuse_record(record: list[str], width: int, delimiter: str, source: str, r
         raise InputError(
             f"{len(record)} field{'' if len(record) == 1 else 's'} where the header has "
             f"{width}; a field that contains {delimiter!r}, quotes or a line "
-            'break must be in quotes ("...")', source=source, row=row,
-        )  # fmt: skip
+            'break must be in quotes ("...")',
+            source=source,
+            row=row,
+        )
 
 
 def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputError:
@@ -368,9 +355,10 @@ def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputErro
                 fault = "a number too long, or too deeply nested"
             if fault:
                 return InputError(
-                    f"{fault}; every line needs one object such as "
-                    '{"winner": "a", "loser": "b", "worker": "w"}', source=source, row=row,
-                )  # fmt: skip
+                    f'{fault}; every line needs one object such as {{"winner": "a", "loser": "b", "worker": "w"}}',
+                    source=source,
+                    row=row,
+                )
     return InputError(f"the file cannot be read as JSON: {reason}", source=source)
 
 
@@ -386,8 +374,7 @@ def _explain_array(text: str, source: str, reason: str) -> InputError:
         return InputError(f"not JSON ({str(error)[:200]})", source=source)
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            return InputError("not an object; the list needs one object per vote", source=source,
-                              row=row)  # fmt: skip
+            return InputError("not an object; the list needs one object per vote", source=source, row=row)
     return InputError(f"the file cannot be read as JSON: {reason}", source=source)
 
 
@@ -412,17 +399,18 @@ def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
 
 def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
     r"""Count the lines that are not blank, the header among them; refuse zero bytes."""
-    # Line breaks in quotes are not counted. `quotes`: whether a line break between double quotes
-    # belongs to a field, as in CSV.
+    # Line breaks in quotes are not counted. `quotes`: whether a line break between double quotes belongs to a field, as
+    # in CSV.
     counter = _Counter(quotes)
     with opened(path, zipped, source) as stream:
         while chunk := stream.read(_CHUNK):
             if b"\0" in chunk:
                 counter.add(chunk.partition(b"\0")[0] + b"0")
                 raise InputError(
-                    "a zero byte: the file is damaged or not text; write it again, or remove the "
-                    "byte", source=source, row=max(counter.finish() - quotes, 1),
-                )  # fmt: skip
+                    "a zero byte: the file is damaged or not text; write it again, or remove the byte",
+                    source=source,
+                    row=max(counter.finish() - quotes, 1),
+                )
             counter.add(chunk)
     return counter.finish()
 

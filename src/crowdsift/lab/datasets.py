@@ -2,9 +2,9 @@
 
     votes = crowdsift.datasets.load("mtbench").read()
 
-A data set is looked for in the folder that is given, then in the folder that the environment
-variable CROWDSIFT_DATA names, then in ``../shared/data`` beside the project. Only then is it
-downloaded: over HTTPS, with a checksum, in plain text, once. Nothing is shipped with the package.
+A data set is looked for in the folder that is given, then in the folder that the environment variable CROWDSIFT_DATA
+names, then in ``../shared/data`` beside the project. Only then is it downloaded: over HTTPS, with a checksum, in plain
+text, once. Nothing is shipped with the package.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ class Dataset:
         else:
             with self.items.open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
-            table = {"item": [row[self.item_column] for row in rows],
-                     "score": [row[self.score_column] for row in rows]}  # fmt: skip
+            table = {"item": [row[self.item_column] for row in rows], "score": [row[self.score_column] for row in rows]}
             labels, values = read_item_values(table)
         return dict(zip(labels, values.tolist(), strict=True))
 
@@ -118,11 +117,12 @@ _KNOWN: dict[str, _Known] = {
     "faceage": _Known("faceage.csv", *_FACES),
     "lightfield": _Known("lightfield.csv", "lightfield_items.csv"),
     "llmfao": _Known("llmfao.csv", "llmfao_items.csv"),
-    "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"), "mtbench": _Known("mtbench.csv"),
+    "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"),
+    "mtbench": _Known("mtbench.csv"),
     "mtbench_gpt4": _Known("mtbench_gpt4.csv"),
     "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
     "wmt13_fren": _Known("wmt13_fren.csv.gz"),
-}  # fmt: skip
+}
 
 #: The names of the data sets.
 DATASETS = tuple(_KNOWN)
@@ -134,32 +134,51 @@ _FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
 _LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
 _MTBENCH_PAGE = ("https://huggingface.co/datasets/lmsys/mt_bench_human_judgments", "CC-BY-4.0")
 # A copy of MT-bench without the conversations; its PROVENANCE.json states these checksums.
-_JUDGELAB = ("https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
-             "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/")  # fmt: skip
+_JUDGELAB = (
+    "https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
+    "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/"
+)
 _SOURCES = {
-    "passage": Source("crowd: which text is harder", "school grade of every text",
-                       "https://github.com/KaustubhShejole/BoRa_EM", "none stated"),
+    "passage": Source(
+        "crowd: which text is harder",
+        "school grade of every text",
+        "https://github.com/KaustubhShejole/BoRa_EM",
+        "none stated",
+    ),
     "faceage_subset": Source("crowd: who is older", "age of every person", *_FACES_PAGE),
     "faceage": Source(  # as packed for crowd-kit, whose source states this checksum
-        "crowd: who is older", "age of every person", *_FACES_PAGE,
+        "crowd: who is older",
+        "age of every person",
+        *_FACES_PAGE,
         "https://tlk.s3.yandex.net/dataset/crowd-kit/imdb-wiki-sbs.zip",
-        "md5:750f22901743492b63262931449818cc"),
-    "lightfield": Source("laboratory: quality of images", "order of distortion levels",
-                          "https://github.com/mantiuk/pwcmp", "MIT"),
+        "md5:750f22901743492b63262931449818cc",
+    ),
+    "lightfield": Source(
+        "laboratory: quality of images", "order of distortion levels", "https://github.com/mantiuk/pwcmp", "MIT"
+    ),
     "llmfao": Source("people judge language models", "none", *_LLMFAO_PAGE),
     "llmfao_llmjudges": Source("two LLM judges, language models", "none", *_LLMFAO_PAGE),
     "mtbench": Source(
-        "experts judge language models", "none", *_MTBENCH_PAGE, _JUDGELAB + "human.jsonl",
-        "sha256:7ae1ff9ad4a01c30936342dd5494493da9a7fe6538265df1f4c04d44e76fa5f3"),
+        "experts judge language models",
+        "none",
+        *_MTBENCH_PAGE,
+        _JUDGELAB + "human.jsonl",
+        "sha256:7ae1ff9ad4a01c30936342dd5494493da9a7fe6538265df1f4c04d44e76fa5f3",
+    ),
     "mtbench_gpt4": Source(
-        "one LLM judge, language models", "votes of experts: mtbench", *_MTBENCH_PAGE,
+        "one LLM judge, language models",
+        "votes of experts: mtbench",
+        *_MTBENCH_PAGE,
         _JUDGELAB + "gpt4_pair.jsonl",
-        "sha256:ef1d3c8d0eb9824cd9ecdd50a4d5690f0c05382148a24801128cb5facb121238"),
-    "musicsim": Source("crowd: similarity of music", "none",
-                        "https://github.com/julian-urbano/sigir2010-crowdsourcing", "CC-BY-SA-4.0"),
-    "wmt13_fren": Source("crowd and experts: translations", "none",
-                          "https://github.com/keisks/wmt-trueskill", "none stated"),
-}  # fmt: skip
+        "sha256:ef1d3c8d0eb9824cd9ecdd50a4d5690f0c05382148a24801128cb5facb121238",
+    ),
+    "musicsim": Source(
+        "crowd: similarity of music", "none", "https://github.com/julian-urbano/sigir2010-crowdsourcing", "CC-BY-SA-4.0"
+    ),
+    "wmt13_fren": Source(
+        "crowd and experts: translations", "none", "https://github.com/keisks/wmt-trueskill", "none stated"
+    ),
+}
 
 
 def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -237,9 +256,11 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
     remedy = f"it is published at {source.page}; {_ELSEWHERE}"
     if source.url:
         remedy = f"download it with --download (in Python crowdsift.datasets.load({name!r}))"
-    raise InputError(f"the data set {name} is not there: {wanted} looked for in {looked}. Set "
-                     "CROWDSIFT_DATA to the folder that has them, or give it with --data; "
-                     f"{remedy}")  # fmt: skip
+    raise InputError(
+        f"the data set {name} is not there: {wanted} looked for in {looked}. Set "
+        "CROWDSIFT_DATA to the folder that has them, or give it with --data; "
+        f"{remedy}"
+    )
 
 
 def download(name: str) -> Dataset:
@@ -257,16 +278,13 @@ def download(name: str) -> Dataset:
     try:
         import pooch
     except ImportError:
-        raise RequestError(
-            "downloading needs pooch; install it with: pip install 'crowdsift[reproduce]'"
-        ) from None
+        raise RequestError("downloading needs pooch; install it with: pip install 'crowdsift[reproduce]'") from None
     pooch.get_logger().setLevel("WARNING")
     archive = source.url.endswith(".zip")
     try:
         paths = pooch.retrieve(
-            source.url, source.checksum, path=pooch.os_cache("crowdsift"),
-            processor=pooch.Unzip() if archive else None,
-        )  # fmt: skip
+            source.url, source.checksum, path=pooch.os_cache("crowdsift"), processor=pooch.Unzip() if archive else None
+        )
     except (OSError, ValueError) as error:  # no network, or not the file that was meant
         raise InputError(
             f"{source.url} cannot be downloaded: {str(error).splitlines()[0]}. Get the data set "
@@ -284,8 +302,8 @@ def download(name: str) -> Dataset:
 def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, str]] | None:
     """Return the figures that the paper published, as rows of text; None if they are missing.
 
-    They are looked for in the folder ``reference`` beside each folder of data sets, or where the
-    environment variable CROWDSIFT_REFERENCE says.
+    They are looked for in the folder ``reference`` beside each folder of data sets, or where the environment variable
+    CROWDSIFT_REFERENCE says.
 
     Parameters
     ----------
@@ -301,9 +319,9 @@ def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dic
     True
     """
     named = os.environ.get("CROWDSIFT_REFERENCE")
-    places = [_folder(named, "CROWDSIFT_REFERENCE")] if named else [
-        place.parent / "reference" for place in folders(data)
-    ]  # fmt: skip
+    places = (
+        [_folder(named, "CROWDSIFT_REFERENCE")] if named else [place.parent / "reference" for place in folders(data)]
+    )
     for place in places:
         path = place / f"paper_{name}.csv"
         if path.is_file():

@@ -16,9 +16,7 @@ from crowdsift.report import terminal as console
 def crowd_with_spammers(seed: int = 0) -> Simulation:
     """40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite."""
     rng = np.random.default_rng(seed)
-    reliability = np.concatenate(
-        [rng.uniform(0.5, 1.5, 50), np.zeros(20), rng.uniform(-1.5, -0.5, 10)]
-    )
+    reliability = np.concatenate([rng.uniform(0.5, 1.5, 50), np.zeros(20), rng.uniform(-1.5, -0.5, 10)])
     return simulate(40, 80, 6000, reliabilities=rng.permutation(reliability), seed=seed)
 
 
@@ -30,14 +28,13 @@ def demonstrate(out: Path, seed: int = 0) -> None:
     result = fit(votes)
     result.save(out / "fit")
     result.report(out / "report.html", title="A simulated crowd with spammers")
-    print("A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at "
-          "random,\n10 who answer the opposite. Nobody tells crowdsift who is who.\n")  # fmt: skip
+    print(
+        "A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at "
+        "random,\n10 who answer the opposite. Nobody tells crowdsift who is who.\n"
+    )
     console.show_fit(result)
     verdict = result.worker_table["verdict"].astype(str)
-    planted = {
-        "careful": crowd.reliability > 0, "random": crowd.reliability == 0,
-        "opposite": crowd.reliability < 0,
-    }  # fmt: skip
+    planted = {"careful": crowd.reliability > 0, "random": crowd.reliability == 0, "opposite": crowd.reliability < 0}
     print("\nWhat the verdicts say of the workers that were planted:")
     for kind, members in planted.items():
         names, counts = np.unique(verdict[members], return_counts=True)

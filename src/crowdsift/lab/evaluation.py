@@ -31,25 +31,36 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    votes: Any, truth: Any = None, methods: str | Sequence[str | Model] = "all", *,
-    columns: Mapping[str, str] | None = None, workers: bool = True, sides: bool | None = None,
-    covariates: Sequence[str] = (), classes: Any = None, items: Any = None, item_text: Any = None,
-    item_features_missing: str = "error", tune: bool = False, dimensions: int | str | None = None,
-    engine: str = "auto", threads: int | None = None, seed: int = 0,
+    votes: Any,
+    truth: Any = None,
+    methods: str | Sequence[str | Model] = "all",
+    *,
+    columns: Mapping[str, str] | None = None,
+    workers: bool = True,
+    sides: bool | None = None,
+    covariates: Sequence[str] = (),
+    classes: Any = None,
+    items: Any = None,
+    item_text: Any = None,
+    item_features_missing: str = "error",
+    tune: bool = False,
+    dimensions: int | str | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+    seed: int = 0,
     progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Fit methods to the same votes and compare each order with the truth, or with left-out votes.
 
-    A method that needs more than the votes hold runs in a reduced form, or not at all, and its
-    note says so.
+    A method that needs more than the votes hold runs in a reduced form, or not at all, and its note says so.
 
     Parameters
     ----------
     votes
         Whatever `crowdsift.read` takes.
     truth
-        A file or frame with the columns item and score, or a mapping from items to scores. Without
-        one votes are left out and predicted; see `crowdsift.lab.evaluation.cross_validate`.
+        A file or frame with the columns item and score, or a mapping from items to scores. Without one votes are left
+        out and predicted; see `crowdsift.lab.evaluation.cross_validate`.
     methods
         "all", names separated by commas, or a sequence of names and models.
     columns, workers, sides, covariates
@@ -64,10 +75,10 @@ def evaluate(
     Returns
     -------
     list of dict
-        One record per method: method, accuracy, weighted_accuracy, kendall_tau, the same three
-        with _up_to_sign (of the better of the two signs of the scores), seconds, note. Figures
-        that do not exist are None. Without a truth one record per method and what is left out
-        (votes, workers, pairs), with log_loss, brier, calibration, accuracy and behind.
+        One record per method: method, accuracy, weighted_accuracy, kendall_tau, the same three with _up_to_sign (of the
+        better of the two signs of the scores), seconds, note. Figures that do not exist are None. Without a truth one
+        record per method and what is left out (votes, workers, pairs), with log_loss, brier, calibration, accuracy and
+        behind.
 
     Examples
     --------
@@ -81,9 +92,8 @@ def evaluate(
     """
     models = chosen_models(methods, dimensions)
     options = ReadOptions(
-        columns=columns or {}, workers=workers, sides=sides, covariates=tuple(covariates),
-        threads=threads,
-    )  # fmt: skip
+        columns=columns or {}, workers=workers, sides=sides, covariates=tuple(covariates), threads=threads
+    )
     comparisons = with_classes(read_votes(votes, options), classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     if dimensions is not None:
@@ -91,9 +101,8 @@ def evaluate(
             chosen.refuse_votes(comparisons)
     if truth is None:
         return cross_validate(
-            comparisons, models, tune=tune, engine=engine, threads=threads, seed=seed,
-            progress=progress,
-        )  # fmt: skip
+            comparisons, models, tune=tune, engine=engine, threads=threads, seed=seed, progress=progress
+        )
     known, target = _truth(comparisons, truth)
     records = []
     for chosen in models:
@@ -116,9 +125,7 @@ def evaluate(
     return records
 
 
-def chosen_models(
-    methods: str | Sequence[str | Model], dimensions: int | str | None = None
-) -> list[Model]:
+def chosen_models(methods: str | Sequence[str | Model], dimensions: int | str | None = None) -> list[Model]:
     """Return the models that are meant by "all", by names separated by commas, or by a sequence."""
     # `dimensions` is for sift among them.
     if isinstance(methods, str):
@@ -131,21 +138,23 @@ def chosen_models(
 
 
 def _record(
-    method: str, scores: NDArray[np.float64] | None, target: NDArray[np.float64] | None,
-    seconds: float | None, notes: list[str],
-) -> dict[str, Any]:  # fmt: skip
+    method: str,
+    scores: NDArray[np.float64] | None,
+    target: NDArray[np.float64] | None,
+    seconds: float | None,
+    notes: list[str],
+) -> dict[str, Any]:
     nothing = float("nan")
     plain = either = Metrics(nothing, nothing, nothing)
     if scores is not None and target is not None:
         plain, either = measure(scores, target), measure_up_to_sign(scores, target)
-    figures = {
-        **asdict(plain), **{f"{name}_up_to_sign": value for name, value in asdict(either).items()},
-    }  # fmt: skip
+    figures = {**asdict(plain), **{f"{name}_up_to_sign": value for name, value in asdict(either).items()}}
     return {
         "method": method,
         **{name: None if isnan(value) else value for name, value in figures.items()},
-        "seconds": seconds, "note": "; ".join(notes),
-    }  # fmt: skip
+        "seconds": seconds,
+        "note": "; ".join(notes),
+    }
 
 
 def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -191,14 +200,21 @@ class LeftOut(NamedTuple):
 
 
 def cross_validate(
-    votes: Comparisons, models: Sequence[Model], *, schemes: Sequence[str] = SCHEMES,
-    count: int = 5, tune: bool = False, engine: str = "auto", threads: int | None = None,
-    seed: int = 0, progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+    votes: Comparisons,
+    models: Sequence[Model],
+    *,
+    schemes: Sequence[str] = SCHEMES,
+    count: int = 5,
+    tune: bool = False,
+    engine: str = "auto",
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
     """Leave votes out, fit the others, and compare predictions with what was voted."""
-    # `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are
-    # then new to the fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`,
-    # `seed`: as in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
+    # `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are then new to the
+    # fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`, `seed`: as in `crowdsift.fit`; the
+    # penalty is chosen within the votes that are kept.
     records = []
     for scheme in schemes:
         try:
@@ -206,8 +222,7 @@ def cross_validate(
         except RequestError as error:
             if len(schemes) == 1:
                 raise
-            records += [_left_out_record(model, scheme, None, None, f"not run: {error}")
-                        for model in models]  # fmt: skip
+            records += [_left_out_record(model, scheme, None, None, f"not run: {error}") for model in models]
             continue
         found: list[tuple[Model, LeftOut | None, float, str]] = []
         for model in models:
@@ -218,9 +233,7 @@ def cross_validate(
             found.append((model, left, time.perf_counter() - started, note))
         best = _best([left for _, left, _, _ in found])
         for model, left, seconds, note in found:
-            records.append(
-                {**_left_out_record(model, scheme, left, best, note), "seconds": seconds}
-            )
+            records.append({**_left_out_record(model, scheme, left, best, note), "seconds": seconds})
     return records
 
 
@@ -248,9 +261,14 @@ def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> 
 
 
 def _predicted(
-    parts: list[tuple[Comparisons, Comparisons]], model: Model, votes: Comparisons, tune: bool,
-    engine: str, threads: int | None, seed: int,
-) -> tuple[LeftOut | None, str]:  # fmt: skip
+    parts: list[tuple[Comparisons, Comparisons]],
+    model: Model,
+    votes: Comparisons,
+    tune: bool,
+    engine: str,
+    threads: int | None,
+    seed: int,
+) -> tuple[LeftOut | None, str]:
     """Predictions of all left-out votes, or why there are none."""
     relaxed, note = model.relax(votes)
     uses_features = votes.features is not None and not relaxed.takes_covariates
@@ -294,8 +312,9 @@ def _left_out_record(
             "brier": float(left.weight @ (left.outcome - left.p) ** 2 / total),
             "calibration": _calibration(left, follows),
             "accuracy": float(left.weight @ follows / total),
-            "behind": float(left.weight @ behind / total), "behind_se": _error(behind, left.weight),
-        }  # fmt: skip
+            "behind": float(left.weight @ behind / total),
+            "behind_se": _error(behind, left.weight),
+        }
     return {"method": model.name, "left_out": scheme, **figures, "seconds": None, "note": note}
 
 

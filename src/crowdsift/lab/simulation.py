@@ -1,8 +1,8 @@
 """Votes drawn from a model with known scores and known workers.
 
-The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without
-replacement, the worker uniform or as busy as the workers of a real data set. Who wins is drawn
-from the model. Each model is one entry of ``crowdsift.lab.simulation.SIMULATORS``.
+The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without replacement, the worker uniform
+or as busy as the workers of a real data set. Who wins is drawn from the model. Each model is one entry of
+``crowdsift.lab.simulation.SIMULATORS``.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ _BLOCK = 1 << 18  # votes at a time, so that temporaries in double stay small
 class Simulation:
     """Simulated votes and the truth behind them.
 
-    Vote i is of worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on
-    the right, and chose the left one if ``outcome[i]`` is 1, the right one if it is 0.
+    Vote i is of worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on the right, and chose
+    the left one if ``outcome[i]`` is 1, the right one if it is 0.
 
-    `model`: the name of the model; `seed`: the seed, which makes the same votes again; `scores`:
-    the true score of every item; `worker_parameters`: the true parameters of every worker, by name.
-    ``reliability`` is always there: in the notation of the models beta, in factor-bt gamma, and 1
-    where all workers are alike; `item_parameters`: what else is known of every item, by name:
-    ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of type uint32;
-    `outcome`: 0 or 1, of type float32.
+    `model`: the name of the model; `seed`: the seed, which makes the same votes again; `scores`: the true score of
+    every item; `worker_parameters`: the true parameters of every worker, by name. ``reliability`` is always there: in
+    the notation of the models beta, in factor-bt gamma, and 1 where all workers are alike; `item_parameters`: what else
+    is known of every item, by name: ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of type
+    uint32; `outcome`: 0 or 1, of type float32.
     """
 
     model: str
@@ -80,30 +79,42 @@ class Simulation:
 
     def comparisons(self) -> Comparisons:
         """Return the votes, ready to fit, with known sides."""
-        # Items and workers that have no vote keep their codes, so that estimates align with the
-        # truth.
+        # Items and workers that have no vote keep their codes, so that estimates align with the truth.
         return Comparisons.from_codes(
-            self.first, self.second, worker=self.worker, outcome=self.outcome, items=self.items,
-            workers=self.workers, sides_known=True, source=f"votes simulated from {self.model}",
-        )  # fmt: skip
+            self.first,
+            self.second,
+            worker=self.worker,
+            outcome=self.outcome,
+            items=self.items,
+            workers=self.workers,
+            sides_known=True,
+            source=f"votes simulated from {self.model}",
+        )
 
     def write(self, directory: str | os.PathLike[str]) -> None:
         """Write votes.csv, items.csv and workers.csv, all of them or none."""
-        # The columns are `left,right,winner,worker` with winner left or right, `item,score` and
-        # further item parameters, and `worker,reliability` and further worker parameters. Numbers
-        # are written so that they read back exactly. `directory`: the folder, made if it does not
-        # exist. Files of these names are replaced.
-        files = {"votes.csv": self._vote_lines(),
+        # The columns are `left,right,winner,worker` with winner left or right, `item,score` and further item
+        # parameters, and `worker,reliability` and further worker parameters. Numbers are written so that they read back
+        # exactly. `directory`: the folder, made if it does not exist. Files of these names are replaced.
+        files = {
+            "votes.csv": self._vote_lines(),
             "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
-            "workers.csv": _table("worker", self.workers, self.worker_parameters)}  # fmt: skip
+            "workers.csv": _table("worker", self.workers, self.worker_parameters),
+        }
         write_folder(directory, files)
 
     def _vote_lines(self) -> Iterator[bytes]:
         items, workers = self.items.astype("S"), self.workers.astype("S")
         layout = np.dtype(
-            [("left", items.dtype), ("comma", "S1"), ("right", items.dtype), ("winner", "S7"),
-             ("worker", workers.dtype), ("end", "S1")]
-        )  # fmt: skip
+            [
+                ("left", items.dtype),
+                ("comma", "S1"),
+                ("right", items.dtype),
+                ("winner", "S7"),
+                ("worker", workers.dtype),
+                ("end", "S1"),
+            ]
+        )
         yield b"left,right,winner,worker\n"
         for block in _blocks(len(self.first)):
             lines = np.empty(len(self.first[block]), dtype=layout)
@@ -115,36 +126,39 @@ class Simulation:
 
 
 def simulate(
-    items: int, workers: int, comparisons: int, *, reliability: tuple[float, float] | None = None,
-    model: str = "bora-em", reliabilities: ArrayLike | None = None, loads: ArrayLike | None = None,
+    items: int,
+    workers: int,
+    comparisons: int,
+    *,
+    reliability: tuple[float, float] | None = None,
+    model: str = "bora-em",
+    reliabilities: ArrayLike | None = None,
+    loads: ArrayLike | None = None,
     seed: int = 0,
-) -> Simulation:  # fmt: skip
+) -> Simulation:
     """Draw votes from a model.
 
-    The truth depends on the seed, the model and the numbers of items and workers alone: with
-    more comparisons the same items are compared by the same workers.
+    The truth depends on the seed, the model and the numbers of items and workers alone: with more comparisons the same
+    items are compared by the same workers.
 
     Parameters
     ----------
     items, workers, comparisons
         How many of each.
     reliability
-        Draw the workers' reliability uniformly between these two. By default it is the model's
-        own: uniform on [0, 1] in bora-em, hbtl and htcv, uniform on [0.5, 1] in crowd-bt, normal
-        with mean 1 and deviation 1 in factor-bt (there it is gamma). In bt, rank-centrality and
-        barp all workers are alike, and it cannot be given.
+        Draw the workers' reliability uniformly between these two. By default it is the model's own: uniform on [0, 1]
+        in bora-em, hbtl and htcv, uniform on [0.5, 1] in crowd-bt, normal with mean 1 and deviation 1 in factor-bt
+        (there it is gamma). In bt, rank-centrality and barp all workers are alike, and it cannot be given.
     model
-        One of `MODELS`. In factor-bt every worker has a side bias in favour of the left, normal
-        with mean 0 and deviation 1; in barp every item is of class 0 or 1 at random and every
-        worker has a bias for class 1, normal with mean 0 (any other mean could not be told apart
-        from the scores) and deviation 0.5.
+        One of `MODELS`. In factor-bt every worker has a side bias in favour of the left, normal with mean 0 and
+        deviation 1; in barp every item is of class 0 or 1 at random and every worker has a bias for class 1, normal
+        with mean 0 (any other mean could not be told apart from the scores) and deviation 0.5.
     reliabilities
         The reliability of every worker, instead of drawing it.
     loads
-        How busy the workers are: how many comparisons each worker of another data set made. They
-        are scaled to the number of comparisons. If there are not as many loads as workers, the
-        workers' loads are drawn from them with replacement. By default each vote is of a worker
-        drawn uniformly.
+        How busy the workers are: how many comparisons each worker of another data set made. They are scaled to the
+        number of comparisons. If there are not as many loads as workers, the workers' loads are drawn from them with
+        replacement. By default each vote is of a worker drawn uniformly.
     seed
         The same seed gives the same votes.
 
@@ -164,8 +178,7 @@ def simulate(
     workers = whole_number("workers", workers, 1)
     comparisons, seed = whole_number("comparisons", comparisons, 1), whole_number("seed", seed)
     known, reliability = _checked(model, reliability)
-    streams = (np.random.Generator(np.random.PCG64(s))
-               for s in np.random.SeedSequence(seed).spawn(3))  # fmt: skip
+    streams = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(3))
     truth, design, votes = streams
     scores = truth.uniform(-3.0, 3.0, items)
     scores -= scores.mean()
@@ -198,13 +211,10 @@ def simulate(
         array.setflags(write=False)
     for votes_array in (first, second, outcome, worker):
         votes_array.setflags(write=False)
-    return Simulation(model, seed, scores, worker_parameters, item_parameters, first, second,
-                      outcome, worker)  # fmt: skip
+    return Simulation(model, seed, scores, worker_parameters, item_parameters, first, second, outcome, worker)
 
 
-def _checked(
-    model: str, reliability: tuple[float, float] | None
-) -> tuple[Simulator, tuple[float, float] | None]:
+def _checked(model: str, reliability: tuple[float, float] | None) -> tuple[Simulator, tuple[float, float] | None]:
     """Return the model and the range of reliability if votes can be drawn from it as asked."""
     known = SIMULATORS.get(model) if isinstance(model, str) else None
     if known is None:
@@ -219,8 +229,9 @@ def _checked(
     if not math.isfinite(high - low) or low > high:
         raise RequestError(f"reliability is {low},{high}; give two finite numbers, the lower first")
     if low < known.bounds[0] or high > known.bounds[1]:
-        raise RequestError(f"reliability is {low},{high}; in {model} it lies in "
-                           f"[{known.bounds[0]:g}, {known.bounds[1]:g}]")  # fmt: skip
+        raise RequestError(
+            f"reliability is {low},{high}; in {model} it lies in [{known.bounds[0]:g}, {known.bounds[1]:g}]"
+        )
     return known, (low, high)
 
 
@@ -234,12 +245,10 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-def _scaled_loads(
-    rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int
-) -> NDArray[np.int64]:
+def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int) -> NDArray[np.int64]:
     """Draw numbers of comparisons proportional to the loads."""
-    # Every worker gets the whole part of the share due, which leaves nobody out when loads grow;
-    # what remains goes to workers drawn by their fractional parts.
+    # Every worker gets the whole part of the share due, which leaves nobody out when loads grow; what remains goes to
+    # workers drawn by their fractional parts.
     given = np.asarray(loads)
     if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():
         raise RequestError("loads must be numbers of comparisons, one a worker, not all 0")
@@ -263,9 +272,7 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
-def _table(
-    name: str, labels: NDArray[np.object_], columns: Mapping[str, _Floats]
-) -> Iterator[bytes]:
+def _table(name: str, labels: NDArray[np.object_], columns: Mapping[str, _Floats]) -> Iterator[bytes]:
     yield f"{','.join((name, *columns))}\n".encode()
     for label, *values in zip(labels, *(c.tolist() for c in columns.values()), strict=True):
         yield f"{label},{','.join(map(repr, values))}\n".encode()
@@ -275,10 +282,9 @@ def _table(
 class Simulator:
     """How a model draws its parameters and its votes.
 
-    `vote`: whether first wins, for many votes, from the parameters of each vote's worker and the
-    differences, first minus second, of the items' parameters; `workers`, `items`: how each
-    parameter is drawn; `bounds`: between which the reliability may lie; None if it is no parameter
-    of the model.
+    `vote`: whether first wins, for many votes, from the parameters of each vote's worker and the differences, first
+    minus second, of the items' parameters; `workers`, `items`: how each parameter is drawn; `bounds`: between which the
+    reliability may lie; None if it is no parameter of the model.
     """
 
     vote: Vote
@@ -338,19 +344,19 @@ _UNIT = {"reliability": uniform(0.0, 1.0)}
 _ALIKE = Simulator(_logistic_vote, {"reliability": _ones})
 
 SIMULATORS: dict[str, Simulator] = {
-    "bt": _ALIKE, "rank-centrality": _ALIKE,
+    "bt": _ALIKE,
+    "rank-centrality": _ALIKE,
     "bora-em": Simulator(_logistic_vote, _UNIT, bounds=(-math.inf, math.inf)),
     "hbtl": Simulator(_logistic_vote, _UNIT, bounds=(-1.0, 1.0)),
     "htcv": Simulator(_probit_vote, _UNIT, bounds=(0.0, math.inf)),
     "crowd-bt": Simulator(_crowd_bt_vote, {"reliability": uniform(0.5, 1.0)}, bounds=(0.0, 1.0)),
     "factor-bt": Simulator(
-        _factor_bt_vote, {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
+        _factor_bt_vote,
+        {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
         bounds=(-math.inf, math.inf),
     ),
-    "barp": Simulator(
-        _barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}
-    ),
-}  # fmt: skip
+    "barp": Simulator(_barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}),
+}
 
 #: The names of the models that votes can be drawn from.
 MODELS = tuple(SIMULATORS)

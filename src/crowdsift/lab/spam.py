@@ -24,9 +24,9 @@ KINDS = ("random", "left", "right", "adversarial", "combined")
 def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -> Comparisons:
     """Add workers who spam, as many as a percentage of the workers that are there.
 
-    Each casts as many votes as the mean worker (rounded down), on pairs drawn with replacement
-    from the votes. Where sides are unknown every pair is first given one fixed random side,
-    for `with_sides` and all workers alike; side spammers then agree with each other.
+    Each casts as many votes as the mean worker (rounded down), on pairs drawn with replacement from the votes. Where
+    sides are unknown every pair is first given one fixed random side, for `with_sides` and all workers alike; side
+    spammers then agree with each other.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
     if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
         raise RequestError("spammers are added to votes for one side or ties, not soft outcomes")
     if not np.isfinite(percent) or (spammers := int(votes.n_workers * percent / 100 + 1e-9)) < 1:
-        raise RequestError(f"{percent:g} % of {votes.n_workers} workers adds no one; give at least "
-                           f"{100 / votes.n_workers:.3g}")  # fmt: skip
+        raise RequestError(
+            f"{percent:g} % of {votes.n_workers} workers adds no one; give at least {100 / votes.n_workers:.3g}"
+        )
     rng = np.random.Generator(np.random.PCG64(seed))
     votes = with_sides(votes, rng)
     each = max(int(votes.total_weight / votes.n_workers), 1)
-    rows = rng.choice(len(votes), size=spammers * each,
-                      p=votes.weight / votes.weight.sum(dtype=np.float64))  # fmt: skip
+    rows = rng.choice(len(votes), size=spammers * each, p=votes.weight / votes.weight.sum(dtype=np.float64))
     kinds = _kinds(kind, spammers)
     outcome = votes.outcome[rows]
     by_row = np.repeat(kinds, each)
@@ -82,12 +82,19 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
     low_is_left = rng.integers(0, 2, size=int(pair.max()) + 1).astype(bool)[pair]
     swap = (votes.first < votes.second) != low_is_left
     return Comparisons.from_codes(
-        np.where(swap, votes.second, votes.first), np.where(swap, votes.first, votes.second),
+        np.where(swap, votes.second, votes.first),
+        np.where(swap, votes.first, votes.second),
         worker=votes.worker_codes() if votes.has_workers else None,
         outcome=np.where(swap, 1.0 - votes.outcome, votes.outcome).astype(np.float32),
-        weight=votes.weight, items=votes.items, workers=votes.workers, sides_known=True,
-        by=votes.by, source=votes.source, backend=votes.backend, summed=True,
-    )  # fmt: skip
+        weight=votes.weight,
+        items=votes.items,
+        workers=votes.workers,
+        sides_known=True,
+        by=votes.by,
+        source=votes.source,
+        backend=votes.backend,
+        summed=True,
+    )
 
 
 def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
@@ -99,10 +106,7 @@ def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
     from crowdsift.io.files import replace_file
 
     whole = bool((votes.weight == np.floor(votes.weight)).all())
-    with (
-        replace_file(Path(path)) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
+    with replace_file(Path(path)) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["left", "right", "winner", "worker", *([] if whole else ["weight"])])
         writer.writerows(_rows(votes, whole))
@@ -111,9 +115,8 @@ def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
 def _rows(votes: Comparisons, whole: bool) -> Iterator[tuple[object, ...]]:
     answer = {1.0: "left", 0.0: "right", 0.5: "tie"}
     codes = zip(
-        votes.first, votes.second, votes.outcome.tolist(), votes.worker_codes(),
-        votes.weight.tolist(), strict=True,
-    )  # fmt: skip
+        votes.first, votes.second, votes.outcome.tolist(), votes.worker_codes(), votes.weight.tolist(), strict=True
+    )
     for first, second, outcome, worker, weight in codes:
         row = (votes.items[first], votes.items[second], answer[outcome], votes.workers[worker])
         if whole:
@@ -130,9 +133,8 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
 
 
 def _joined(
-    votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32],
-    kinds: NDArray[np.str_], each: int,
-) -> Comparisons:  # fmt: skip
+    votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32], kinds: NDArray[np.str_], each: int
+) -> Comparisons:
     """Return the votes and those of spammers, under names that nobody has."""
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
@@ -150,7 +152,12 @@ def _joined(
         np.concatenate([votes.second, votes.second[rows]]),
         worker=code[np.concatenate([votes.worker_codes(), spammer])],
         outcome=np.concatenate([votes.outcome, outcome]),
-        weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]), items=votes.items,
-        workers=labels[order], sides_known=True, by=votes.by, source=votes.source,
-        backend=votes.backend, summed=True,
-    )  # fmt: skip
+        weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]),
+        items=votes.items,
+        workers=labels[order],
+        sides_known=True,
+        by=votes.by,
+        source=votes.source,
+        backend=votes.backend,
+        summed=True,
+    )

@@ -23,13 +23,36 @@ from crowdsift.models.rank_centrality import RankCentrality
 from crowdsift.models.sift import Sift
 
 __all__ = [
-    "BARP", "HBTL", "HTCV", "MODELS", "BoraEM", "BoraMAP", "BradleyTerry", "CrowdBT", "Estimate",
-    "FactorBT", "Model", "RankCentrality", "Sift", "Start", "as_model", "model",
-]  # fmt: skip
+    "BARP",
+    "HBTL",
+    "HTCV",
+    "MODELS",
+    "BoraEM",
+    "BoraMAP",
+    "BradleyTerry",
+    "CrowdBT",
+    "Estimate",
+    "FactorBT",
+    "Model",
+    "RankCentrality",
+    "Sift",
+    "Start",
+    "as_model",
+    "model",
+]
 
 _KINDS: tuple[type[Model], ...] = (
-    BradleyTerry, RankCentrality, CrowdBT, FactorBT, BARP, HTCV, HBTL, BoraEM, BoraMAP, Sift,
-)  # fmt: skip
+    BradleyTerry,
+    RankCentrality,
+    CrowdBT,
+    FactorBT,
+    BARP,
+    HTCV,
+    HBTL,
+    BoraEM,
+    BoraMAP,
+    Sift,
+)
 MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}
 DEFAULT = Sift.name
 
@@ -66,7 +89,6 @@ def as_model(method: str | Model, dimensions: int | str | None = None) -> Model:
 def with_dimensions(chosen: Model, dimensions: int | str) -> Model:
     """Return the model with a number of dimensions, or "auto"; refuse methods that have one."""
     if not isinstance(chosen, Sift):
-        raise RequestError(f"{chosen.name} has one dimension; --dimensions (dimensions=) is for "
-                           "sift")  # fmt: skip
+        raise RequestError(f"{chosen.name} has one dimension; --dimensions (dimensions=) is for sift")
     digits = isinstance(dimensions, str) and dimensions.isdecimal()
     return dataclasses.replace(chosen, dimensions=int(dimensions) if digits else dimensions)

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class BARP(LikelihoodModel):
     """P(w beats l | s) = σ(d + Σ_c θ_sc (δ_wc - δ_lc)), δ the class of an item (Ferrara et al.).
 
-    A worker has one bias for every class but the first (in sorted order), which the others are
-    relative to; with two classes that is the single θ_s of the paper. All workers are alike in
-    reliability.
+    A worker has one bias for every class but the first (in sorted order), which the others are relative to; with two
+    classes that is the single θ_s of the paper. All workers are alike in reliability.
 
     Parameters
     ----------
@@ -54,8 +53,7 @@ class BARP(LikelihoodModel):
         codes = comparisons.item_class
         if codes is None:
             if not self.reduced:
-                raise RequestError("barp needs the class of every item: give --classes "
-                                   "ITEMS.csv:COLUMN")  # fmt: skip
+                raise RequestError("barp needs the class of every item: give --classes ITEMS.csv:COLUMN")
             return comparisons.with_features(np.zeros((len(comparisons), 0), np.float32))
         names = comparisons.class_names[1:]
         member = np.zeros((comparisons.n_items, len(names)), np.float32)
@@ -79,8 +77,6 @@ class BARP(LikelihoodModel):
         columns = {f"class_bias_{c + 1}": theta[:, c].copy() for c in range(theta.shape[1])}
         return WorkerEstimate(extra=columns)
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(d): two items of one class."""
         return sigmoid(difference)

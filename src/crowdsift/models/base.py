@@ -38,15 +38,24 @@ if TYPE_CHECKING:
     from crowdsift.votes.panels import PanelVotes
 
 # With the records of engines and solvers that an estimate consists of: `results` imports neither.
-__all__ = ["ContextPoints", "Estimate", "Model", "SavedSites", "SignSupport", "Start",
-           "WorkerEstimate", "WorkerPoints", "mirror"]  # fmt: skip
+__all__ = [
+    "ContextPoints",
+    "Estimate",
+    "Model",
+    "SavedSites",
+    "SignSupport",
+    "Start",
+    "WorkerEstimate",
+    "WorkerPoints",
+    "mirror",
+]
 
-# Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the
-# 5·(.7, .1) pseudo-counts of the prior of `sift`.
+# Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of the
+# prior of `sift`.
 _HONEST, _ADVERSARIAL = 3.5, 0.5
 _ZONE = 0.25  # of the typical reliability: a worker closer to 0 has no say
-# A worker of reliability 2 orders five of six random pairs as the scores do. Workers who agree even
-# more are no reason to ignore others: adversaries who know the truth agree best of all.
+# A worker of reliability 2 orders five of six random pairs as the scores do. Workers who agree even more are no reason
+# to ignore others: adversaries who know the truth agree best of all.
 _MAX_TYPICAL = 2.0
 
 
@@ -79,24 +88,18 @@ class SignSupport(NamedTuple):
 
 def sign_log_odds(reliable: float, adversarial: float) -> float:
     """Return the log odds that the sign is right, from the expected counts on either side."""
-    # The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes.
-    # With R workers for the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is
-    # right and B(3.5 + A, 0.5 + R) if all are mirrored; for many workers the odds go to (R/A)³.
+    # The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes. With R workers for the
+    # sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and B(3.5 + A, 0.5 + R) if all are
+    # mirrored; for many workers the odds go to (R/A)³.
     a, b = _HONEST, _ADVERSARIAL
-    return (
-        lgamma(a + reliable)
-        + lgamma(b + adversarial)
-        - lgamma(a + adversarial)
-        - lgamma(b + reliable)
-    )
+    return lgamma(a + reliable) + lgamma(b + adversarial) - lgamma(a + adversarial) - lgamma(b + reliable)
 
 
 def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSupport:
     """Count the informative workers for and against the sign."""
-    # The typical reliability is the median of |β| over workers, weighted by information (β² times
-    # the number of votes), and at most 2. A worker is for the sign with P(β > typical/4) and
-    # against it with P(β < -typical/4), so that nearly random workers have no say, however many
-    # they are.
+    # The typical reliability is the median of |β| over workers, weighted by information (β² times the number of votes),
+    # and at most 2. A worker is for the sign with P(β > typical/4) and against it with P(β < -typical/4), so that
+    # nearly random workers have no say, however many they are.
     zone = _ZONE * min(weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
     if zone == 0.0:
         return SignSupport(0.0, 0.0, len(beta))
@@ -114,22 +117,21 @@ def weighted_median(values: Vector, weights: Vector) -> float:
 
 # The types that a hyper-parameter can have, in words and for isinstance.
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
-    "bool": ("true or false", (bool,)), "int": ("a whole number", (int,)),
+    "bool": ("true or false", (bool,)),
+    "int": ("a whole number", (int,)),
     "float": ("a number", (int, float)),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class WorkerEstimate:
     """What a method estimates of workers; None where it estimates nothing.
 
-    Limits of reliability come from `quantiles` where a method has a posterior (one row per worker,
-    of quantiles of equal probability), else from the standard deviation. `random_level` is the
-    reliability of a worker who clicks at random, `one_sided` the probability that votes depend
-    on sides alone, and `extra` holds further parameters by name. `typical` is the reliability of a
-    typical worker, and `class_evidence` the logarithms of how well classes of types explain a
-    worker's own votes (adversarial, random, informative, one-sided): see
-    `crowdsift.solvers.ep.summaries`.
+    Limits of reliability come from `quantiles` where a method has a posterior (one row per worker, of quantiles of
+    equal probability), else from the standard deviation. `random_level` is the reliability of a worker who clicks at
+    random, `one_sided` the probability that votes depend on sides alone, and `extra` holds further parameters by name.
+    `typical` is the reliability of a typical worker, and `class_evidence` the logarithms of how well classes of types
+    explain a worker's own votes (adversarial, random, informative, one-sided): see `crowdsift.solvers.ep.summaries`.
     """
 
     reliability: Vector | None = None
@@ -160,8 +162,8 @@ class WorkerEstimate:
 class PanelEstimate(NamedTuple):
     """Draws of the biases of panels (draw, panel, item) and of their sizes, in logits.
 
-    `votes` is the number of trusted votes, `worth` how many of them all others are worth, and
-    `information` what one trusted vote adds to the precision of a difference of scores.
+    `votes` is the number of trusted votes, `worth` how many of them all others are worth, and `information` what one
+    trusted vote adds to the precision of a difference of scores.
     """
 
     names: tuple[str, ...]
@@ -176,9 +178,9 @@ class PanelEstimate(NamedTuple):
 class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
 
-    `theta` holds the workers' parameters as the likelihood takes them, one row per worker; `points`
-    stand for their joint posterior where they have one. Where workers differ by context, `points`
-    are for a context in which a worker was not seen, and `in_context` for the others.
+    `theta` holds the workers' parameters as the likelihood takes them, one row per worker; `points` stand for their
+    joint posterior where they have one. Where workers differ by context, `points` are for a context in which a worker
+    was not seen, and `in_context` for the others.
     """
 
     scores: Vector
@@ -214,9 +216,7 @@ class Estimate:
         """Covariances of the scores in small components, computed once."""
         return None if self.precision is None else self.precision.covariance
 
-    def difference_variance(
-        self, first: NDArray[np.integer], second: NDArray[np.integer]
-    ) -> Vector | None:
+    def difference_variance(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> Vector | None:
         """Variances of differences of scores, errors in large components as independent."""
         return difference_variance(self.covariance, self.score_sd, first, second)
 
@@ -225,8 +225,8 @@ class Estimate:
 class Start:
     """Where an earlier fit ended, by code: scores, their variances, the `population` learned.
 
-    An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they
-    were kept; `workers` the parameters of workers in the middle of a run that was cut short.
+    An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they were kept; `workers`
+    the parameters of workers in the middle of a run that was cut short.
     """
 
     scores: Vector
@@ -302,9 +302,7 @@ class Model(ABC):
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
 
-    def estimate_with_items(
-        self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
         """Fit the model with features of items, where it has a use for them."""
         raise RequestError(f"{self.name} has no use for features of items; sift and bora-map have")
 
@@ -321,9 +319,7 @@ class Model(ABC):
         """Return the contexts of votes where the model lets them learn from each other."""
         return None
 
-    def estimate_votes(
-        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
         """Fit the votes, with the features of votes or items if there are any and it takes them."""
         self.refuse_votes(votes)
         if votes.features is not None and self.takes_covariates:
@@ -348,9 +344,8 @@ class Model(ABC):
         return None
 
     def estimate_in_groups(
-        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate,
-        progress: Progress | None = None,
-    ) -> Estimate | None:  # fmt: skip
+        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate, progress: Progress | None = None
+    ) -> Estimate | None:
         """Fit with an effect of groups of votes; None if the evidence supports none."""
         # In `engine` an item within a group is an item; `whole` and `before` are without groups.
         return None
@@ -368,9 +363,7 @@ class Model(ABC):
         return 2.0 * level - theta
 
     @abstractmethod
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(first over second) for a difference of scores and a worker's reliability."""
 
     @property
@@ -379,16 +372,19 @@ class Model(ABC):
         return "tie_rate"
 
     def outcome_probabilities(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64],
-        tie: NDArray[np.float64], side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0, offset: NDArray[np.float64] | float = 0.0,
-    ) -> Outcomes:  # fmt: skip
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+        side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0,
+        offset: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:
         """P(win), P(tie) and P(loss) of the first item; arrays that broadcast."""
-        # `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
-        # half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
-        # bias, for models that predict with one, and `offset` is what other dimensions add to the
-        # log odds; here they are not used. Which item stands on which side is unknown: both
-        # placements are equally likely.
+        # `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as half a win, the rate
+        # of ties. `side` and `side_variance` are mean and variance of a side bias, for models that predict with one,
+        # and `offset` is what other dimensions add to the log odds; here they are not used. Which item stands on which
+        # side is unknown: both placements are equally likely.
         return half_win(self.probability(difference, reliability), tie)
 
 
@@ -397,18 +393,20 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
     pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
     population, sites, sign = estimate.population, estimate.sites, estimate.sign
     return replace(
-        estimate, scores=0.0 - estimate.scores,
+        estimate,
+        scores=0.0 - estimate.scores,
         theta=model.mirrored(estimate.theta, estimate.workers.random_level),
         points=None if points is None else _points(points),
         in_context=None if apart is None else apart._replace(points=_points(apart.points)),
-        workers=_workers(estimate.workers), sign=None if sign is None else sign.mirrored(),
+        workers=_workers(estimate.workers),
+        sign=None if sign is None else sign.mirrored(),
         pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
         population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),
         features=None if estimate.features is None else estimate.features.mirrored(),
         dimensions=None if estimate.dimensions is None else estimate.dimensions.mirrored(),
         common=None if estimate.common is None else mirror(model, estimate.common),
-    )  # fmt: skip
+    )
 
 
 def _points(points: WorkerPoints) -> WorkerPoints:
@@ -424,9 +422,10 @@ def _workers(workers: WorkerEstimate) -> WorkerEstimate:
     quantiles, classes = turned(workers.quantiles), workers.class_evidence
     n_classes = 0 if classes is None else classes.shape[1]
     return replace(
-        workers, reliability=turned(workers.reliability),
+        workers,
+        reliability=turned(workers.reliability),
         reliability_lower=turned(workers.reliability_upper),
         reliability_upper=turned(workers.reliability_lower),
         quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
         class_evidence=None if classes is None else classes[:, [2, 1, 0, *range(3, n_classes)]],
-    )  # fmt: skip
+    )

@@ -1,7 +1,6 @@
 """BoRaEM: Boltzmann-rational workers by Pólya-Gamma EM.
 
-"Finding the Signal in the Spam: Jointly Learning Rewards and Worker Reliability from Pairwise
-Comparisons", UAI 2026.
+"Finding the Signal in the Spam: Jointly Learning Rewards and Worker Reliability from Pairwise Comparisons", UAI 2026.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ MOST_ALTERNATIONS = 1_000
 class BoraEM(BoltzmannModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s free in sign.
 
-    The number of alternations is part of the definition: the scaling to unit root mean square
-    is not neutral to the priors, so the fixed point depends on it.
+    The number of alternations is part of the definition: the scaling to unit root mean square is not neutral to the
+    priors, so the fixed point depends on it.
 
     Parameters
     ----------
@@ -75,25 +74,26 @@ class BoraEM(BoltzmannModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.alternations > MOST_ALTERNATIONS:  # no rule ends them before their number
-            raise RequestError(f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, not "
-                               f"{self.alternations}")  # fmt: skip
+            raise RequestError(f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, not {self.alternations}")
 
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """EM from scores 0; standard deviations from the curvature at the end."""
-        rule = StoppingRule("change of the mean log-likelihood", self.tolerance,
-                            self.most_iterations, progress)  # fmt: skip
+        rule = StoppingRule("change of the mean log-likelihood", self.tolerance, self.most_iterations, progress)
         facts = engine.facts
         slopes = np.full(facts.n_workers, self.start_reliability)
         if start is not None and start.workers is not None:
             slopes = start.workers
         state, trace = polya_gamma_em(
-            required(engine.em), np.zeros(facts.n_items) if start is None else start.scores, slopes,
-            total_weight=facts.total_weight, alternations=self.alternations,
-            item_ridge=self.item_ridge, worker_ridge=self.reliability_sd**-2, rule=rule,
+            required(engine.em),
+            np.zeros(facts.n_items) if start is None else start.scores,
+            slopes,
+            total_weight=facts.total_weight,
+            alternations=self.alternations,
+            item_ridge=self.item_ridge,
+            worker_ridge=self.reliability_sd**-2,
+            rule=rule,
             depth=5 if self.accelerate else 0,
-        )  # fmt: skip
+        )
         notes: tuple[Diagnostic, ...] = ()
         if not state.scores.any():
             nothing = "the votes hold no information: all scores and reliabilities are 0"
@@ -104,10 +104,12 @@ class BoraEM(BoltzmannModel):
         shift = self.item_ridge * max(state.e_step.precision / facts.total_weight, 1e-12)
         at = required(engine.slopes).curvature(state.scores, state.slopes)
         return Estimate(
-            scores=state.scores, log_likelihood=state.e_step.log_likelihood, rule=rule, trace=trace,
-            precision=ScorePrecision.of(at.laplacian, facts, shift), theta=state.slopes[:, None],
-            workers=WorkerEstimate(
-                state.slopes, 1.0 / np.sqrt(at.information + self.reliability_sd**-2)
-            ),
+            scores=state.scores,
+            log_likelihood=state.e_step.log_likelihood,
+            rule=rule,
+            trace=trace,
+            precision=ScorePrecision.of(at.laplacian, facts, shift),
+            theta=state.slopes[:, None],
+            workers=WorkerEstimate(state.slopes, 1.0 / np.sqrt(at.information + self.reliability_sd**-2)),
             diagnostics=notes,
-        )  # fmt: skip
+        )

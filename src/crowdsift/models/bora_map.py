@@ -33,9 +33,7 @@ class BoltzmannModel(Model):
     """P(first wins | s) = σ(β_s d); runs that were cut short go on from their iterate."""
 
     @abstractmethod
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """From the iterate `start` where there is one."""
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
@@ -47,9 +45,7 @@ class BoltzmannModel(Model):
         slopes = np.ascontiguousarray(estimate.theta[:, 0])
         return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(β d)."""
         return sigmoid(reliability * difference)
 
@@ -58,9 +54,8 @@ class BoltzmannModel(Model):
 class BoraMAP(BoltzmannModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), r_j ~ N(0, 1), β_s ~ N(μ, σ²): the posterior's mode.
 
-    The model of `bora-em` with priors that make its maximum exist, and fix the scale. Informative
-    workers decide the sign. At the end the scores are scaled to root mean square 1 and the
-    reliabilities take up the scale.
+    The model of `bora-em` with priors that make its maximum exist, and fix the scale. Informative workers decide the
+    sign. At the end the scores are scaled to root mean square 1 and the reliabilities take up the scale.
 
     Parameters
     ----------
@@ -93,28 +88,30 @@ class BoraMAP(BoltzmannModel):
     tuned: ClassVar[str] = "reliability_sd"
     bytes_a_comparison: ClassVar[int] = 16
 
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Newton steps from 0; standard deviations from the curvature at the end."""
         begin = None if start is None or start.workers is None else (start.scores, start.workers)
         return self._upright(self._mode(engine, progress, begin)[2])
 
-    def estimate_with_items(
-        self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
         """Use a prior of scores by features if Laplace's evidence clearly rises."""
         if engine.facts.n_items > MAX_DENSE_ITEMS:
-            raise RequestError(f"bora-map takes features of at most {MAX_DENSE_ITEMS:,} items, not "
-                               f"of {engine.facts.n_items:,}; sift takes more")  # fmt: skip
+            raise RequestError(
+                f"bora-map takes features of at most {MAX_DENSE_ITEMS:,} items, not "
+                f"of {engine.facts.n_items:,}; sift takes more"
+            )
         found, at, plain = self._mode(engine, progress, None)
         varied = any(block.values.any() for block in features.blocks)
         if not varied or not plain.scores.any():  # nothing to explain, or nothing to do it with
             return self._upright(plain)
         mode = mode_with_features(
-            engine, [block.values for block in features.blocks], mean=self.reliability_mean,
-            sd=self.reliability_sd, rule=self._rule(progress), start=(found, at.slopes),
-        )  # fmt: skip
+            engine,
+            [block.values for block in features.blocks],
+            mean=self.reliability_mean,
+            sd=self.reliability_sd,
+            rule=self._rule(progress),
+            start=(found, at.slopes),
+        )
         value = -plain.trace[-1] * engine.facts.total_weight
         mode.feature_gain = mode.evidence - plain_evidence(engine, found, at, value)
         if mode.feature_gain <= MIN_LOG_BAYES_FACTOR:
@@ -133,9 +130,8 @@ class BoraMAP(BoltzmannModel):
                 start = -found[0][0], -found[0][1].slopes
             rule = self._rule(progress)
             scores, at, trace = minimise_with_slopes(
-                engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule,
-                start=start,
-            )  # fmt: skip
+                engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule, start=start
+            )
             found.append((scores, at, self._estimate(engine, scores, at, trace, rule)[0]))
         return max(found, key=lambda each: _log_odds(each[2]))
 
@@ -144,8 +140,7 @@ class BoraMAP(BoltzmannModel):
         return mirror(self, estimate) if _log_odds(estimate) < 0.0 else estimate
 
     def _rule(self, progress: Progress | None) -> StoppingRule:
-        return StoppingRule("largest step of a score", self.tolerance, self.most_iterations,
-                            progress)  # fmt: skip
+        return StoppingRule("largest step of a score", self.tolerance, self.most_iterations, progress)
 
     def _estimate(
         self, engine: Engine, found: Vector, at: Profile, trace: list[float], rule: StoppingRule
@@ -157,17 +152,20 @@ class BoraMAP(BoltzmannModel):
             scores, size = np.zeros_like(scores), 1.0
         scores, slopes = np.asarray(scores / size), np.asarray(at.slopes * size)
         return Estimate(
-            scores=scores, log_likelihood=at.value, rule=rule,
+            scores=scores,
+            log_likelihood=at.value,
+            rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(engine, scores, slopes, size), theta=slopes[:, None],
+            precision=self._precision(engine, scores, slopes, size),
+            theta=slopes[:, None],
             workers=WorkerEstimate(slopes, np.asarray(size / np.sqrt(at.curvature))),
             sign=self._sign(engine, at, size),
-        ), size  # fmt: skip
+        ), size
 
     def _sign(self, engine: Engine, at: Profile, size: float) -> SignSupport | None:
         """Count the workers for and against the sign."""
-        # The prior N(μ, σ²) takes every worker as honest before its first vote. For this question
-        # it is replaced by N(0, μ² + σ²), which is as wide about 0 and favours no sign.
+        # The prior N(μ, σ²) takes every worker as honest before its first vote. For this question it is replaced by
+        # N(0, μ² + σ²), which is as wide about 0 and favours no sign.
         mean, precision = self.reliability_mean, self.reliability_sd**-2
         votes = np.maximum(at.curvature - precision, 0.0)
         total = votes + 1.0 / (mean**2 + self.reliability_sd**2)
@@ -175,9 +173,7 @@ class BoraMAP(BoltzmannModel):
         return WorkerEstimate(beta * size, size * total**-0.5).sign_support(engine.facts.loads)
 
     @staticmethod
-    def _precision(
-        engine: Engine, scores: Vector, slopes: Vector, size: float
-    ) -> ScorePrecision | None:
+    def _precision(engine: Engine, scores: Vector, slopes: Vector, size: float) -> ScorePrecision | None:
         """Of the scaled scores; their prior has the precision size²."""
         if not exact_items(engine.facts.component).any():
             return None

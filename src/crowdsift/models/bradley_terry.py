@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 class BradleyTerry(Model):
     """P(w beats l) = σ(r_w - r_l), by maximum likelihood with the penalty ½λ‖r‖².
 
-    The penalty makes the maximum exist where an item never lost, and where the graph of
-    comparisons is not connected. Rankings have the likelihood of Plackett and Luce, best-worst
-    answers that of max-diff.
+    The penalty makes the maximum exist where an item never lost, and where the graph of comparisons is not connected.
+    Rankings have the likelihood of Plackett and Luce, best-worst answers that of max-diff.
 
     Parameters
     ----------
@@ -66,13 +65,10 @@ class BradleyTerry(Model):
         pairs = comparisons.n_items * (comparisons.n_items - 1) // 2
         return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Newton steps; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
-        rule = StoppingRule("largest step of a score", self.tolerance, self.most_iterations,
-                            progress)  # fmt: skip
+        rule = StoppingRule("largest step of a score", self.tolerance, self.most_iterations, progress)
         first = objective.first_scores() if start is None else start.scores
         scores, trace = minimise(objective, first, rule, objective.largest_step)
         value, precision = objective.profile(scores).value, None
@@ -80,13 +76,14 @@ class BradleyTerry(Model):
             at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
             precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
         return Estimate(
-            scores=np.asarray(scores - scores.mean()), log_likelihood=value, rule=rule,
-            trace=[-value / engine.facts.total_weight for value in trace], precision=precision,
-        )  # fmt: skip
+            scores=np.asarray(scores - scores.mean()),
+            log_likelihood=value,
+            rule=rule,
+            trace=[-value / engine.facts.total_weight for value in trace],
+            precision=precision,
+        )
 
-    def estimate_votes(
-        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
         """Fit pairs, or rankings by the likelihood of their choices (Plackett-Luce, max-diff)."""
         if votes.choices is None:
             return super().estimate_votes(engine, votes, progress)
@@ -103,9 +100,11 @@ class BradleyTerry(Model):
         total = float(votes.choices.weight.sum())
         return Estimate(
             scores=np.asarray(scores - scores.mean()),
-            log_likelihood=objective.log_likelihood(scores), rule=rule,
-            trace=[-value / total for value in trace], precision=precision,
-        )  # fmt: skip
+            log_likelihood=objective.log_likelihood(scores),
+            rule=rule,
+            trace=[-value / total for value in trace],
+            precision=precision,
+        )
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """From the iterate of a run that was cut short."""
@@ -116,8 +115,6 @@ class BradleyTerry(Model):
         ones = np.ones(engine.facts.n_workers)
         return required(engine.slopes).log_likelihood(estimate.scores, ones)
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(d), for every worker."""
         return sigmoid(difference)

@@ -20,13 +20,12 @@ _CHUNK = 4_096  # votes at a time
 class CovariateEstimate:
     """Coefficients in units of the covariates, a column each, those that the evidence supports.
 
-    `names`: of the covariates that are used, the side first where it is one of them; `crowd`,
-    `crowd_sd`, `spread`: g with its standard deviation, and √T: how workers differ; `mean`, `sd`:
-    of every worker's coefficients; `points`, `covariance`: a worker's coefficients at the points of
-    its posterior, and their covariance about them; `item_values`, `typical`: x̄ of every item, and
-    the typical reliability b: scores as they are, r + g·x̄/b; `gains`: nats that each covariate
-    adds to the evidence, of all that were given; `by_items`, `nothing`: names of covariates that
-    are constant for an item, and of those that are 0 everywhere.
+    `names`: of the covariates that are used, the side first where it is one of them; `crowd`, `crowd_sd`, `spread`: g
+    with its standard deviation, and √T: how workers differ; `mean`, `sd`: of every worker's coefficients; `points`,
+    `covariance`: a worker's coefficients at the points of its posterior, and their covariance about them;
+    `item_values`, `typical`: x̄ of every item, and the typical reliability b: scores as they are, r + g·x̄/b; `gains`:
+    nats that each covariate adds to the evidence, of all that were given; `by_items`, `nothing`: names of covariates
+    that are constant for an item, and of those that are 0 everywhere.
     """
 
     names: tuple[str, ...]

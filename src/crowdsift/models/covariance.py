@@ -1,8 +1,8 @@
 """Covariances of scores, component by component.
 
-Scores of a component are centred, so those of a small one depend on each other strongly: of two
-items one is the other's negative. Small components therefore get their exact covariance, however
-many there are; components of one size are handled together.
+Scores of a component are centred, so those of a small one depend on each other strongly: of two items one is the
+other's negative. Small components therefore get their exact covariance, however many there are; components of one size
+are handled together.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ class ScorePrecision:
     size: float = 1.0
 
     @staticmethod
-    def of(
-        laplacian: Operator, facts: Facts, shift: float, size: float = 1.0
-    ) -> ScorePrecision | None:
+    def of(laplacian: Operator, facts: Facts, shift: float, size: float = 1.0) -> ScorePrecision | None:
         """Return that of a Laplacian; None where all components are large."""
         if not exact_items(facts.component).any():
             return None
@@ -47,8 +45,7 @@ class ScorePrecision:
     @cached_property
     def covariance(self) -> ComponentCovariance:
         """Covariances of the scores about the means of their components, the small ones."""
-        return ComponentCovariance(self.component, self.low, self.high, self.weight, self.shift,
-                                   self.size)  # fmt: skip
+        return ComponentCovariance(self.component, self.low, self.high, self.weight, self.shift, self.size)
 
 
 MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second
@@ -71,14 +68,19 @@ class Block(NamedTuple):
 class ComponentCovariance:
     """Hold the covariance of scores about the means of their components, where it is exact.
 
-    `low`, `high`, `weight` are the pairs in the Laplacian L. The precision is L + shift·I, of the
-    scores before the division by `size`. `blocks` are the components of two or more items, by size.
+    `low`, `high`, `weight` are the pairs in the Laplacian L. The precision is L + shift·I, of the scores before the
+    division by `size`. `blocks` are the components of two or more items, by size.
     """
 
     def __init__(
-        self, component: NDArray[np.integer], low: NDArray[np.integer], high: NDArray[np.integer],
-        weight: Vector, shift: float, size: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        component: NDArray[np.integer],
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        weight: Vector,
+        shift: float,
+        size: float = 1.0,
+    ) -> None:
         self.component, self.shift, self.scale = component.astype(np.int64), shift, size
         exact, sizes = exact_items(self.component), np.bincount(self.component)
         n = len(self.component)
@@ -102,13 +104,16 @@ class ComponentCovariance:
         self.blocks = tuple(blocks)
 
     def _block(
-        self, items: NDArray[np.int64], row: NDArray[np.int64], one: NDArray[np.int64],
-        two: NDArray[np.int64], weight: Vector,
-    ) -> Block:  # fmt: skip
+        self,
+        items: NDArray[np.int64],
+        row: NDArray[np.int64],
+        one: NDArray[np.int64],
+        two: NDArray[np.int64],
+        weight: Vector,
+    ) -> Block:
         """Return the roots of components of one size; improper ones are marked as not exact."""
-        # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
-        # differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is
-        # tiny.
+        # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the differences and of no
+        # interest. 11ᵀ/k is added, so that nothing cancels where the shift is tiny.
         n, k = items.shape
         one, two = np.maximum(one, two), np.minimum(one, two)  # only the lower triangle is read
         summed = np.bincount((row * k + one) * k + two, weight, n * k * k)
@@ -155,9 +160,7 @@ class ComponentCovariance:
         """Of which items the covariances are known."""
         return np.asarray(self._group != -1)
 
-    def between(
-        self, first: NDArray[np.integer], second: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
+    def between(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.float64]:
         """Covariances of pairs of scores; 0 where they are of two components, or not known."""
         first, second = first.astype(np.int64), second.astype(np.int64)
         result = np.zeros(len(first))
@@ -188,9 +191,8 @@ class ComponentCovariance:
 
 
 def difference_variance(
-    covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer],
-    second: NDArray[np.integer],
-) -> Vector | None:  # fmt: skip
+    covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer], second: NDArray[np.integer]
+) -> Vector | None:
     """Variances of differences of scores; None where nothing is known of any."""
     # Where there is no exact covariance errors count as independent.
     if covariance is not None:

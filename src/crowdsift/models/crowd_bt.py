@@ -52,8 +52,6 @@ class CrowdBT(LikelihoodModel):
         """β, of which ½ is random."""
         return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """β σ(d) + (1 - β) σ(-d)."""
         return reliability * sigmoid(difference) + (1.0 - reliability) * sigmoid(-difference)

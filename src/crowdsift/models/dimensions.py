@@ -25,17 +25,16 @@ class Trial(NamedTuple):
 class DimensionEstimate:
     """P(i over j | s) = σ(a_s·(x_i - x_j)), x_i ~ N(0, I), a_s ~ N(μ, Σ), in the reported basis.
 
-    Axis 0 is the direction of the reported score: `positions[:, 0]` are the scores and
-    `weights[:, 0]` the reliabilities. The other axes are ordered by the variance they explain.
+    Axis 0 is the direction of the reported score: `positions[:, 0]` are the scores and `weights[:, 0]` the
+    reliabilities. The other axes are ordered by the variance they explain.
 
-    `positions`, `position_covariance`: x of every item about the mean of its component (items x D),
-    and its covariance; `weights`, `weight_covariance`: a of every worker (workers x D), and its
-    covariance; `mean`, `mean_covariance`, `covariance`: μ with its uncertainty, and Σ; `direction`:
-    what settles axis 0: "common" (μ), "gold" or "trusted"; `has_common`: False if the 90 % interval
-    of μ contains 0: voters agree on no direction; `trials`: every number of dimensions that was
-    tried, kept or not; `distinct`: the probability that most of what explains a worker's votes lies
-    outside axis 0, by the spread of the positions over the pairs that it judged; `component_size`:
-    the number of items in every item's component.
+    `positions`, `position_covariance`: x of every item about the mean of its component (items x D), and its covariance;
+    `weights`, `weight_covariance`: a of every worker (workers x D), and its covariance; `mean`, `mean_covariance`,
+    `covariance`: μ with its uncertainty, and Σ; `direction`: what settles axis 0: "common" (μ), "gold" or "trusted";
+    `has_common`: False if the 90 % interval of μ contains 0: voters agree on no direction; `trials`: every number of
+    dimensions that was tried, kept or not; `distinct`: the probability that most of what explains a worker's votes lies
+    outside axis 0, by the spread of the positions over the pairs that it judged; `component_size`: the number of items
+    in every item's component.
     """
 
     positions: Vector
@@ -69,13 +68,14 @@ class DimensionEstimate:
         """Return the estimate with a last worker and a last item, of code -1, without votes."""
         own, D = self.weights[:1], self.count
         more = {
-            "positions": np.zeros((1, D)), "position_covariance": np.eye(D)[None],
+            "positions": np.zeros((1, D)),
+            "position_covariance": np.eye(D)[None],
             "weights": np.broadcast_to(self.mean, own.shape),
             "weight_covariance": (self.covariance + self.mean_covariance)[None],
-            "distinct": np.full(1, 0.5), "component_size": np.full(1, len(self.positions) + 1),
-        }  # fmt: skip
-        joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), row])
-                     for name, row in more.items()}  # fmt: skip
+            "distinct": np.full(1, 0.5),
+            "component_size": np.full(1, len(self.positions) + 1),
+        }
+        joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), row]) for name, row in more.items()}
         return replace(self, **joined)
 
     def mirrored(self) -> DimensionEstimate:
@@ -84,16 +84,19 @@ class DimensionEstimate:
         sign[0] = -1.0
         both = np.outer(sign, sign)
         return replace(
-            self, positions=self.positions * sign,
-            position_covariance=self.position_covariance * both, weights=self.weights * sign,
-            weight_covariance=self.weight_covariance * both, mean=self.mean * sign,
-            mean_covariance=self.mean_covariance * both, covariance=self.covariance * both,
-        )  # fmt: skip
+            self,
+            positions=self.positions * sign,
+            position_covariance=self.position_covariance * both,
+            weights=self.weights * sign,
+            weight_covariance=self.weight_covariance * both,
+            mean=self.mean * sign,
+            mean_covariance=self.mean_covariance * both,
+            covariance=self.covariance * both,
+        )
 
     def offsets(
-        self, worker: NDArray[np.integer] | int, first: NDArray[np.integer] | int,
-        second: NDArray[np.integer] | int,
-    ) -> tuple[Vector, Vector]:  # fmt: skip
+        self, worker: NDArray[np.integer] | int, first: NDArray[np.integer] | int, second: NDArray[np.integer] | int
+    ) -> tuple[Vector, Vector]:
         """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0."""
         # Errors of positions are as independent as the mean of their component allows.
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]

@@ -24,9 +24,8 @@ SIDE = "side"
 class FactorBT(LikelihoodModel):
     """P(w beats l | s) = σ(γ_s) σ(d) + σ(-γ_s) σ(⟨b_s, x⟩) (Bugakova et al., 2019).
 
-    x are the nuisance features of a comparison in favour of its first item: 1 for the side where
-    sides are known, then further features. The reliability is the share σ(γ_s) of votes that
-    follow the scores.
+    x are the nuisance features of a comparison in favour of its first item: 1 for the side where sides are known, then
+    further features. The reliability is the share σ(γ_s) of votes that follow the scores.
 
     Parameters
     ----------
@@ -61,9 +60,11 @@ class FactorBT(LikelihoodModel):
             features = left if features is None else np.hstack([left, features])
             names = (SIDE, *names)
         if features is None and not self.reduced:
-            raise RequestError("factor-bt needs the side of every item (columns "
-                               "left,right,winner) or other features of the comparisons "
-                               "(--covariates NAME,...); these votes have neither")  # fmt: skip
+            raise RequestError(
+                "factor-bt needs the side of every item (columns "
+                "left,right,winner) or other features of the comparisons "
+                "(--covariates NAME,...); these votes have neither"
+            )
         return comparisons.with_features(features, names)
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
@@ -81,13 +82,12 @@ class FactorBT(LikelihoodModel):
         skill = sigmoid(theta[:, 0])
         known = theta.shape[1] > 1
         return WorkerEstimate(
-            reliability=skill, reliability_sd=skill * (1.0 - skill) * sd[:, 0],
+            reliability=skill,
+            reliability_sd=skill * (1.0 - skill) * sd[:, 0],
             side_bias=theta[:, 1].copy() if known else None,
             side_sd=sd[:, 1].copy() if known else None,
-        )  # fmt: skip
+        )
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over both sides: σ(γ) σ(d) + σ(-γ)/2."""
         return reliability * sigmoid(difference) + 0.5 * (1.0 - reliability)

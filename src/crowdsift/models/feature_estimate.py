@@ -24,9 +24,9 @@ def with_feature_estimate(
     estimate: Estimate, run: Propagation | FeatureMode, features: ItemFeatures, size: float
 ) -> Estimate:
     """Add the features' prior to the estimate: all items then form one component."""
-    # All items can be compared then. (L + C⁻¹)1 = 1/s·1, so the variance about the mean of all is
-    # Σ_jj - s/K. Where items are few their covariance about it, PΣP, is exact: its pseudo-inverse
-    # is the Laplacian of weights over all pairs, which is how covariances are kept.
+    # All items can be compared then. (L + C⁻¹)1 = 1/s·1, so the variance about the mean of all is Σ_jj - s/K. Where
+    # items are few their covariance about it, PΣP, is exact: its pseudo-inverse is the Laplacian of weights over all
+    # pairs, which is how covariances are kept.
     prior = run.item_prior
     if not isinstance(prior, FeaturePrior):
         return estimate
@@ -37,17 +37,25 @@ def with_feature_estimate(
     centred = run.means - run.means.mean()
     total = float(centred @ centred)
     found = FeatureEstimate(
-        features.without_values(), prior.shares.copy(),
-        float(part @ part) / total if total > 0.0 else 0.0, weights, n, size,
+        features.without_values(),
+        prior.shares.copy(),
+        float(part @ part) / total if total > 0.0 else 0.0,
+        weights,
+        n,
+        size,
         run.feature_gain,
-    )  # fmt: skip
+    )
     precision = None
     if isinstance(prior, DensePrior) and n <= MOST_ITEMS:
         precision = _all_pairs(prior.covariance / size**2)
     return replace(
-        estimate, score_sd=np.sqrt(variance) / size, precision=precision,
-        component=np.zeros(n, np.uint32), features=found, sites=None,
-    )  # fmt: skip
+        estimate,
+        score_sd=np.sqrt(variance) / size,
+        precision=precision,
+        component=np.zeros(n, np.uint32),
+        features=found,
+        sites=None,
+    )
 
 
 def _all_pairs(covariance: Vector) -> ScorePrecision:

@@ -22,12 +22,11 @@ __all__ = ["FeatureEstimate", "WeightPosterior"]
 class FeatureEstimate:
     """The linear part of scores, r = Σ_b X_b w_b + u, in the units of the reported scores.
 
-    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of the variance of
-    scores that is a block's; 1 - Σρ_b is an item's own; `explained`: the share of the variance of
-    the posterior means that lies in the features' part; `weights`: posterior of w over its prior
-    standard deviation √ρ_b, all blocks one after the other; `n_items`, `size`: the number of items
-    that were fitted, and what scores were divided by; `gain`: how many nats of evidence the
-    features added.
+    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of the variance of scores that is a
+    block's; 1 - Σρ_b is an item's own; `explained`: the share of the variance of the posterior means that lies in the
+    features' part; `weights`: posterior of w over its prior standard deviation √ρ_b, all blocks one after the other;
+    `n_items`, `size`: the number of items that were fitted, and what scores were divided by; `gain`: how many nats of
+    evidence the features added.
     """
 
     features: ItemFeatures
@@ -45,8 +44,8 @@ class FeatureEstimate:
 
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
         """Means and standard deviations of scores, about the mean of the fitted items."""
-        # For standardised features, a matrix per block. The level of the fitted items is
-        # independent of the weights and has the variance s/K.
+        # For standardised features, a matrix per block. The level of the fitted items is independent of the weights and
+        # has the variance s/K.
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]
         rows = np.concatenate(parts, axis=1)
         variance = self.weights.variance(rows) + self.own * (1.0 + 1.0 / self.n_items)
@@ -54,10 +53,12 @@ class FeatureEstimate:
 
     def head(self) -> tuple[Vector, Vector]:
         """Weights of standardised features before their block's factor, and their sd."""
-        factor = np.concatenate([
-            np.full(len(block.names), np.sqrt(rho) * block.factor)
-            for rho, block in zip(self.shares, self.features.blocks, strict=True)
-        ])  # fmt: skip
+        factor = np.concatenate(
+            [
+                np.full(len(block.names), np.sqrt(rho) * block.factor)
+                for rho, block in zip(self.shares, self.features.blocks, strict=True)
+            ]
+        )
         factor = factor / self.size
         return factor * self.weights.mean, factor * np.sqrt(self.weights.variances())
 

@@ -44,8 +44,6 @@ class HBTL(LikelihoodModel):
         """β of every worker."""
         return np.array([self.start_reliability])
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(β d)."""
         return sigmoid(reliability * difference)

@@ -47,8 +47,6 @@ class HTCV(LikelihoodModel):
         """β of every worker."""
         return np.array([self.start_reliability])
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """Φ(β d/√2)."""
         return normal_cdf(reliability * difference / np.sqrt(2.0))

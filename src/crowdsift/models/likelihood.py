@@ -47,8 +47,9 @@ class LikelihoodModel(Model):
         super().__post_init__()
         start, (low, high) = getattr(self, "start_reliability", None), self.bounds
         if start is not None and not max(low, -_MOST) <= start <= min(high, _MOST):
-            raise RequestError(f"{self.name}: start_reliability must be from {max(low, -_MOST):g} "
-                               f"to {min(high, _MOST):g}, not {start}")  # fmt: skip
+            raise RequestError(
+                f"{self.name}: start_reliability must be from {max(low, -_MOST):g} to {min(high, _MOST):g}, not {start}"
+            )
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """Return the comparisons without features that this method has no use for."""
@@ -62,16 +63,12 @@ class LikelihoodModel(Model):
         """Return what the result says of workers, from their parameters and standard deviations."""
         return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
 
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Newton steps from scores 0 and θ₀."""
         objective = WorkerElimination(
-            engine, self.likelihood, self.penalty, self.start(engine.facts.n_features),
-            self.bounds, self.truthful,
-        )  # fmt: skip
-        rule = StoppingRule("largest entry of the gradient", self.tolerance, self.most_iterations,
-                            progress)  # fmt: skip
+            engine, self.likelihood, self.penalty, self.start(engine.facts.n_features), self.bounds, self.truthful
+        )
+        rule = StoppingRule("largest entry of the gradient", self.tolerance, self.most_iterations, progress)
         if start is None or start.workers is None:
             first = np.zeros(engine.facts.n_items)
             scores, trace = minimise_eliminated(objective, first, rule, self.stages)
@@ -80,11 +77,14 @@ class LikelihoodModel(Model):
             scores, trace = minimise(objective, start.scores, rule)
         objective.evaluate(scores)
         return Estimate(
-            scores=scores - scores.mean(), log_likelihood=objective.log_likelihood, rule=rule,
+            scores=scores - scores.mean(),
+            log_likelihood=objective.log_likelihood,
+            rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(objective, engine), theta=objective.theta,
+            precision=self._precision(objective, engine),
+            theta=objective.theta,
             workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
-        )  # fmt: skip
+        )
 
     def _precision(self, objective: WorkerElimination, engine: Engine) -> ScorePrecision | None:
         if not exact_items(engine.facts.component).any():

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 class RankCentrality(Model):
     """Scores are log π, π stationary under steps to winners (Negahban, Oh and Shah, 2017).
 
-    From item i the walk goes to j ≠ i at the rate (wins of j over i + a)/(n_ij + 2a), one half
-    where the two were never compared, all divided by the largest row sum; it stays for the rest.
-    One half for every pair is a rank-one matrix, and what the votes add to it is antisymmetric
-    and sparse, so no K x K matrix is ever formed.
+    From item i the walk goes to j ≠ i at the rate (wins of j over i + a)/(n_ij + 2a), one half where the two were never
+    compared, all divided by the largest row sum; it stays for the rest. One half for every pair is a rank-one matrix,
+    and what the votes add to it is antisymmetric and sparse, so no K x K matrix is ever formed.
 
     Parameters
     ----------
@@ -61,17 +60,14 @@ class RankCentrality(Model):
         """One comparison a pair: the walk knows counts only."""
         return comparisons.pooled()
 
-    def estimate(
-        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
-    ) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Power iteration; the walk mixes at once, because every pair has a rate near one half."""
         k = engine.facts.n_items
         margins = engine.counts.margins(self.prior)
         rows = 0.5 * (k - 1) - margins.multiply(np.ones(k))
         largest = rows.max()
         pi = np.full(k, 1.0 / k) if start is None else np.exp(start.scores)
-        rule = StoppingRule("largest relative change", self.tolerance, self.most_iterations,
-                            progress)  # fmt: skip
+        rule = StoppingRule("largest relative change", self.tolerance, self.most_iterations, progress)
         rule.iterate = lambda: {"scores": np.log(pi)}
         while True:
             arrives = 0.5 * (pi.sum() - pi) + margins.multiply(pi)
@@ -97,8 +93,6 @@ class RankCentrality(Model):
     def _log_likelihood(engine: Engine, scores: Vector) -> float:
         return required(engine.slopes).log_likelihood(scores, np.ones(engine.facts.n_workers))
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """π_i/(π_i + π_j) = σ(d)."""
         return sigmoid(difference)

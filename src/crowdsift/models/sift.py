@@ -14,11 +14,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
-from crowdsift.models.sift_dimensions import (
-    left_out_dimensions,
-    refuse_dimensions,
-    with_dimensions,
-)
+from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_dimensions, with_dimensions
 from crowdsift.models.sift_estimate import (
     FAINT,
     MAX_GROUP_NUMBERS,
@@ -36,22 +32,11 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings, WarmStart
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
-from crowdsift.solvers.ep.terms.boards import (
-    MAX_BOARD_ITEMS,
-    MAX_BOARD_NUMBERS,
-    BoardPrior,
-    Boards,
-)
+from crowdsift.solvers.ep.terms.boards import MAX_BOARD_ITEMS, MAX_BOARD_NUMBERS, BoardPrior, Boards
 from crowdsift.solvers.ep.terms.contexts import MAX_CONTEXT_NUMBERS
 from crowdsift.solvers.ep.terms.dependent import DependentVotes, GroupPrior
 from crowdsift.solvers.ep.warm import kept_sites, resume, resumed
-from crowdsift.solvers.ep.workers import (
-    hints_at_sides,
-    population_from,
-    population_to,
-    power_grid,
-    worker_types,
-)
+from crowdsift.solvers.ep.workers import hints_at_sides, population_from, population_to, power_grid, worker_types
 from crowdsift.votes.contexts import shared_items
 from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
@@ -83,10 +68,9 @@ POOLING = ("auto", "none", "complete")
 class Sift(Model):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), r ~ N(0, 1), β_s from a distribution that is learned.
 
-    A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it
-    is learned from the votes; items have a Gaussian posterior; the two exchange messages by
-    expectation propagation. Where there are ties a worker also has a tie width, and where sides
-    are known it may have a side bias, or votes that depend on sides alone.
+    A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it is learned from the
+    votes; items have a Gaussian posterior; the two exchange messages by expectation propagation. Where there are ties a
+    worker also has a tie width, and where sides are known it may have a side bias, or votes that depend on sides alone.
 
     Parameters
     ----------
@@ -95,24 +79,23 @@ class Sift(Model):
     refine
         Give workers whose posterior is narrower than a cell of the grid levels of their own.
     ties
-        Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is
-        half a win and half a loss. Soft outcomes are always shares of a win and a loss.
+        Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is half a win and half a
+        loss. Soft outcomes are always shares of a win and a loss.
     sides
-        Whether workers may have a side bias, if sides are known, the votes hint at one, and the
-        evidence rises by more than 3 nats.
+        Whether workers may have a side bias, if sides are known, the votes hint at one, and the evidence rises by more
+        than 3 nats.
     contexts
-        Where votes have a context column, let reliability and side bias of a worker differ from
-        context to context, if the evidence rises by more than 3 nats.
+        Where votes have a context column, let reliability and side bias of a worker differ from context to context, if
+        the evidence rises by more than 3 nats.
     pair_effect
-        Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
-        the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
+        Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if the evidence rises by
+        more than 3 nats: votes on the same pair agree beyond its scores.
     dimensions
-        The number of dimensions, or "auto": one, unless more have more evidence and predict
-        left-out votes better.
+        The number of dimensions, or "auto": one, unless more have more evidence and predict left-out votes better.
     pooling
-        Where votes have a context column and contexts share items: "auto" lets the score of an item
-        differ from context to context by as much as the votes imply, "none" fits every context
-        alone, "complete" takes all contexts to be one.
+        Where votes have a context column and contexts share items: "auto" lets the score of an item differ from context
+        to context by as much as the votes imply, "none" fits every context alone, "complete" takes all contexts to be
+        one.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
@@ -153,20 +136,18 @@ class Sift(Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grid_points < 5 or self.grid_points % 2 == 0:
-            raise RequestError(f"{self.name}: grid_points must be odd and at least 5, not "
-                               f"{self.grid_points}")  # fmt: skip
+            raise RequestError(f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}")
         count = self.dimensions
         known = count == "auto" if isinstance(count, str) else type(count) is int and count >= 1
         if not known:
-            raise RequestError(f"{self.name}: dimensions must be a whole number above 0 or 'auto', "
-                               f"not {count!r}")  # fmt: skip
+            raise RequestError(f"{self.name}: dimensions must be a whole number above 0 or 'auto', not {count!r}")
         if not isinstance(self.pooling, str) or self.pooling not in POOLING:
-            raise RequestError(f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or "
-                               f"{POOLING[-1]}, not {self.pooling!r}")  # fmt: skip
+            raise RequestError(
+                f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or {POOLING[-1]}, not {self.pooling!r}"
+            )
         known = isinstance(self.starts, tuple | list) and bool(self.starts)
         if not known or not all(start in ("flat", "spectral") for start in self.starts):
-            raise RequestError(f"{self.name}: starts must be of 'flat' and 'spectral', not "
-                               f"{self.starts}")  # fmt: skip
+            raise RequestError(f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}")
 
     def memory(self, comparisons: Comparisons) -> int:
         """More where sides are known, and where workers may differ by context."""
@@ -177,33 +158,41 @@ class Sift(Model):
             return plain
         contexts = int(comparisons.item_contexts.max(initial=0)) + 1
         apart = min(comparisons.n_workers * contexts, len(comparisons))
-        shape = worker_types(ties=self.ties and comparisons.ties_are_outcomes, sides=self.sides
-                             and comparisons.sides_known)  # fmt: skip
+        shape = worker_types(
+            ties=self.ties and comparisons.ties_are_outcomes, sides=self.sides and comparisons.sides_known
+        )
         types = shape.n_types(power_grid(self.grid_points))
         return 2 * plain + _BYTES_A_TYPE * min(apart * types, MAX_CONTEXT_NUMBERS)
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:
         """Refuse terms that cannot be combined; see the base."""
         asked = {
-            "features": votes.item_features is not None, "covariates": votes.features is not None,
-            "contexts": bool(votes.by) and self.contexts, "dependent votes": dependent,
+            "features": votes.item_features is not None,
+            "covariates": votes.features is not None,
+            "contexts": bool(votes.by) and self.contexts,
+            "dependent votes": dependent,
             "dimensions": self._asked > 1,
-        }  # fmt: skip
+        }
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
         if votes.panels is not None:
             for name in (name for name, is_asked in asked.items() if is_asked):
-                raise RequestError(f"sift takes trusted votes (--trusted) or {name}, not both at "
-                                   "once yet; leave one of the two away")  # fmt: skip
+                raise RequestError(
+                    f"sift takes trusted votes (--trusted) or {name}, not both at once yet; leave one of the two away"
+                )
             if votes.n_items > MAX_PANEL_ITEMS:
-                raise RequestError(f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, "
-                                   f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
-                                   "part of the items")  # fmt: skip
+                raise RequestError(
+                    f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, "
+                    f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
+                    "part of the items"
+                )
         most = max(min(votes.n_items - 1, votes.n_workers), 1)
         if isinstance(self.dimensions, int) and self.dimensions > most:
-            raise RequestError(f"{self.dimensions} dimensions need more items than that and as "
-                               f"many workers; here are {votes.n_items:,} items and "
-                               f"{votes.n_workers:,} workers, which can carry {most}: --dimensions "
-                               f"{most} (dimensions={most}) or auto")  # fmt: skip
+            raise RequestError(
+                f"{self.dimensions} dimensions need more items than that and as "
+                f"many workers; here are {votes.n_items:,} items and "
+                f"{votes.n_workers:,} workers, which can carry {most}: --dimensions "
+                f"{most} (dimensions={most}) or auto"
+            )
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Run expectation propagation from all starts; informative workers decide the sign."""
@@ -220,9 +209,7 @@ class Sift(Model):
         found = with_dimensions(estimate, engine, self._asked)
         return found if found.dimensions is None else self._signed(found, engine)
 
-    def estimate_votes(
-        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
         """As the base, with contexts that learn from each other where they share items."""
         boards = self.boards(votes)
         if boards is None:
@@ -268,12 +255,9 @@ class Sift(Model):
                 f"{MAX_BOARD_ITEMS:,} items and {MAX_BOARD_NUMBERS:,} pairs within contexts",
             )
 
-    def estimate_with_items(
-        self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
-    ) -> Estimate:
+    def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
         """As `estimate`, with a prior of scores by features if the evidence clearly rises."""
-        settings = replace(self._settings(engine),
-            item_features=tuple(block.values for block in features.blocks))  # fmt: skip
+        settings = replace(self._settings(engine), item_features=tuple(block.values for block in features.blocks))
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, features)
 
@@ -291,8 +275,7 @@ class Sift(Model):
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Continue expectation propagation from the end of an earlier run."""
-        # Try all starts instead if ties are new, sides are no longer known, or workers differed by
-        # context.
+        # Try all starts instead if ties are new, sides are no longer known, or workers differed by context.
         warm = self._warm_start(engine, start)
         if warm is None:
             settings = self._settings(engine, start.boards)
@@ -315,8 +298,7 @@ class Sift(Model):
         run = (resumed if decide else resume)(warm, engine, self._settings(engine, start.boards))
         size = run.scale()
         known = population_to(run.prior, run.sides.prior, run.pair_effect, size)
-        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.pair_sites),
-                      boards=start.boards)  # fmt: skip
+        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.pair_sites), boards=start.boards)
         return (there.scores, there) if run.settled else None
 
     def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
@@ -333,14 +315,17 @@ class Sift(Model):
         return WarmStart(means, variances, prior, side, effect, start.sites, cut)
 
     def estimate_in_groups(
-        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate,
-        progress: Progress | None = None,
-    ) -> Estimate | None:  # fmt: skip
+        self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate, progress: Progress | None = None
+    ) -> Estimate | None:
         """Fit items within groups from the estimate without groups."""
         # Return None if workers differ by context or features take part in the scores.
         term, known, sd = DependentVotes(), before.population, before.score_sd
-        kept = {"contexts": before.in_context, "features": before.features,
-                "partial pooling": before.common, "dimensions": before.dimensions}  # fmt: skip
+        kept = {
+            "contexts": before.in_context,
+            "features": before.features,
+            "partial pooling": before.common,
+            "dimensions": before.dimensions,
+        }
         excluded = [name for name, found in kept.items() if found is not None]
         if any(exclusion(term.name, name) for name in excluded):
             return None
@@ -362,18 +347,27 @@ class Sift(Model):
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):
             families.append(worker_types(ties=ties, sides=True))
         return Settings(
-            tolerance=self.tolerance, most_iterations=self.most_iterations, starts=self.starts,
-            refine=self.refine, contexts=self.contexts, pair_effect=self.pair_effect,
-            dimensions=self._asked, families=tuple(families),
+            tolerance=self.tolerance,
+            most_iterations=self.most_iterations,
+            starts=self.starts,
+            refine=self.refine,
+            contexts=self.contexts,
+            pair_effect=self.pair_effect,
+            dimensions=self._asked,
+            families=tuple(families),
             boards=None if boards is None else partial(BoardPrior, boards),
-        )  # fmt: skip
+        )
 
     def _estimate(
-        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None,
+        self,
+        run: Propagation,
+        engine: Engine,
+        features: ItemFeatures | None = None,
         ungrouped: tuple[Engine, Estimate] | None = None,
         covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
-        boards: Boards | None = None, trusted: tuple[PanelVotes, Engine] | None = None,
-    ) -> Estimate:  # fmt: skip
+        boards: Boards | None = None,
+        trusted: tuple[PanelVotes, Engine] | None = None,
+    ) -> Estimate:
         """Return the estimate of a run, scaled to unit size, with the sign of the majority."""
         # `ungrouped` holds the engine and the estimate without groups of votes.
         prior = run.item_prior
@@ -437,9 +431,7 @@ class Sift(Model):
         found = vote_log_likelihood(votes, estimate, ties)
         return float(votes.weight.astype(np.float64) @ found)
 
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(β d)."""
         return sigmoid(reliability * difference)
 
@@ -449,10 +441,14 @@ class Sift(Model):
         return "tie_width" if self.ties else "tie_rate"
 
     def outcome_probabilities(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64],
-        tie: NDArray[np.float64], side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0, offset: NDArray[np.float64] | float = 0.0,
-    ) -> Outcomes:  # fmt: skip
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+        side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0,
+        offset: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:
         """Those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)

@@ -35,11 +35,15 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
     """Refuse more dimensions than the comparisons of the votes can carry, or than an engine can."""
     most = max(_most(engine), 1)
     if count > most:
-        raise RequestError(f"sift cannot tell {count} dimensions apart by these votes: at most "
-                           f"{most}; --dimensions {most} (dimensions={most}) or auto")  # fmt: skip
+        raise RequestError(
+            f"sift cannot tell {count} dimensions apart by these votes: at most "
+            f"{most}; --dimensions {most} (dimensions={most}) or auto"
+        )
     if count > 1 and engine.dimensions is None:
-        raise RequestError("sift with several dimensions runs on engine 'cpu', 'sharded' or "
-                           "'dask'; choose one of these, or --dimensions 1")  # fmt: skip
+        raise RequestError(
+            "sift with several dimensions runs on engine 'cpu', 'sharded' or "
+            "'dask'; choose one of these, or --dimensions 1"
+        )
 
 
 def _most(engine: Engine) -> int:
@@ -79,9 +83,7 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
     return _estimate(estimate, engine, setting, state, trials)
 
 
-def _estimate(
-    one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]
-) -> Estimate:
+def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]) -> Estimate:
     """Return the estimate at the end of a run, in the reported basis."""
     facts, D = engine.facts, state.count
     voters = facts.n_workers - facts.n_gold
@@ -96,16 +98,21 @@ def _estimate(
         variance = np.diag(whole) - 1.0 / found.component_size
         if exact_items(facts.component).any():
             precision = _precision(whole, facts.component)
-    side, side_sd = (np.zeros(facts.n_workers) if each is None else each
-                     for each in (workers.side_bias, workers.side_sd))  # fmt: skip
+    side, side_sd = (
+        np.zeros(facts.n_workers) if each is None else each for each in (workers.side_bias, workers.side_sd)
+    )
     count = workers.quantiles.shape[1]
     rest = (np.tile(each[:, None], count) for each in (setting.width, side, side_sd**2))
     return replace(
         one,
         scores=found.positions[:, 0].copy(),
         log_likelihood=setting.passes.log_probability(
-            state.positions, 0.0 * state.covariance, state.weights,
-            state.weights[:, :, None] * state.weights[:, None, :], setting.width, setting.ties,
+            state.positions,
+            0.0 * state.covariance,
+            state.weights,
+            state.weights[:, :, None] * state.weights[:, None, :],
+            setting.width,
+            setting.ties,
             int(Part.ALL),
         )[0],
         score_sd=np.sqrt(np.maximum(variance, 0.0)),
@@ -121,12 +128,10 @@ def _estimate(
         population={**(one.population or {}), "scale": 1.0, "dimensions": D},
         sites=None,
         dimensions=found,
-    )  # fmt: skip
+    )
 
 
-def _record(
-    state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]
-) -> DimensionEstimate:
+def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]) -> DimensionEstimate:
     """Positions about the means of their components, weights, and the crowd."""
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
@@ -140,12 +145,18 @@ def _record(
     of_mean = (spread + V[:voters].mean(axis=0)) / count
     return DimensionEstimate(
         positions=state.positions - (sums / sizes[:, None])[facts.component],
-        position_covariance=state.blocks() - np.eye(D) / size[:, None, None], weights=weights,
-        weight_covariance=V, mean=mean, mean_covariance=of_mean, covariance=spread,
+        position_covariance=state.blocks() - np.eye(D) / size[:, None, None],
+        weights=weights,
+        weight_covariance=V,
+        mean=mean,
+        mean_covariance=of_mean,
+        covariance=spread,
         direction="gold" if facts.n_gold else "common",
         has_common=bool(facts.n_gold or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
-        trials=trials, distinct=_distinct(weights, V), component_size=size.astype(np.int64),
-    )  # fmt: skip
+        trials=trials,
+        distinct=_distinct(weights, V),
+        component_size=size.astype(np.int64),
+    )
 
 
 def _open(state: State, setting: Setting) -> Vector:
@@ -158,17 +169,14 @@ def _open(state: State, setting: Setting) -> Vector:
     crowd = crowd._replace(mean=crowd.mean - mean, precision=broad, log_shares=one_class)
     for _ in range(_OPEN_PASSES):
         found = setting.passes.update(
-            state.positions, state.covariance, crowd, weights, second, setting.width, setting.ties,
-            int(Part.ALL),
-        )  # fmt: skip
+            state.positions, state.covariance, crowd, weights, second, setting.width, setting.ties, int(Part.ALL)
+        )
         weights, second = found.weights, found.second
     a = weights[:, :D]
     return np.asarray(second[:, :D, :D] - a[:, :, None] * a[:, None, :])
 
 
-def _workers(
-    one: Estimate, found: DimensionEstimate, setting: Setting, state: State
-) -> WorkerEstimate:
+def _workers(one: Estimate, found: DimensionEstimate, setting: Setting, state: State) -> WorkerEstimate:
     """Reliabilities along the reported direction, and the evidence of classes."""
     D, sided = found.count, state.weights.shape[1] > found.count
     beta, sd = found.weights[:, 0], np.sqrt(np.maximum(found.weight_covariance[:, 0, 0], 1e-12))
@@ -187,11 +195,10 @@ def _workers(
         one_sided=state.shares[:, 3].copy() if sided else None,
         typical=_typical(float(found.mean[0]), float(found.covariance[0, 0])),
         class_evidence=setting.passes.class_evidence(
-            state.positions, state.covariance, state.crowd, state.weights, setting.width,
-            setting.ties,
+            state.positions, state.covariance, state.crowd, state.weights, setting.width, setting.ties
         ),
         extra=one.workers.extra,
-    )  # fmt: skip
+    )
 
 
 def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
@@ -208,8 +215,9 @@ def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
     second = V + weights[:, :, None] * weights[:, None, :]
     width = workers.extra.get("tie_width", np.zeros(len(weights)))
     passes = required(engine.dimensions)
-    return passes.log_probability(found.positions, blocks, weights, second, width,
-                                  "tie_width" in workers.extra, int(Part.ALL))[0]  # fmt: skip
+    return passes.log_probability(
+        found.positions, blocks, weights, second, width, "tie_width" in workers.extra, int(Part.ALL)
+    )[0]
 
 
 def _basis(state: State, direction: Vector) -> Vector:
@@ -224,20 +232,19 @@ def _basis(state: State, direction: Vector) -> Vector:
     return np.concatenate([first[:, None], rest * sign], axis=1)
 
 
-def _score_covariance(
-    found: DimensionEstimate, setting: Setting, state: State, engine: Engine
-) -> Vector:
+def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, engine: Engine) -> Vector:
     """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
-    # Variational Bayes takes weights as known. Here they are eliminated from the joint curvature,
-    # and the direction of the score is uncertain. Scores have unit size, so that their common scale
-    # is not uncertain. Where that takes too long it is left out.
+    # Variational Bayes takes weights as known. Here they are eliminated from the joint curvature, and the direction of
+    # the score is uncertain. Scores have unit size, so that their common scale is not uncertain. Where that takes too
+    # long it is left out.
     facts, (K, D) = engine.facts, state.positions.shape
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     touched = np.minimum(2.0 * facts.loads, K) * D
     if float(touched @ touched) > _RESPONSE_WORK:
         return plain
-    curvature = setting.passes.response(state.positions, state.crowd, state.weights, state.shares,
-                                        setting.width, setting.ties)  # fmt: skip
+    curvature = setting.passes.response(
+        state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties
+    )
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # μ, or the weights of gold
     if not facts.n_gold:

@@ -10,13 +10,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.base import (
-    Estimate,
-    PanelEstimate,
-    WorkerEstimate,
-    mirror,
-    weighted_median,
-)
+from crowdsift.models.base import Estimate, PanelEstimate, WorkerEstimate, mirror, weighted_median
 from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
@@ -74,12 +68,17 @@ def worker_posteriors(
 
 
 def run_estimate(
-    run: Propagation, engine: Engine, workers: TypeSummary, in_context: ContextPoints | None,
-    size: float, *, keep_sites: bool,
-) -> Estimate:  # fmt: skip
+    run: Propagation,
+    engine: Engine,
+    workers: TypeSummary,
+    in_context: ContextPoints | None,
+    size: float,
+    *,
+    keep_sites: bool,
+) -> Estimate:
     """Return the estimate at the end of a run, in units of `size`, with the sign of the run."""
-    # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later
-    # run can start from them.
+    # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later run can start from
+    # them.
     types, typical = run.prior.types, typical_reliability(run.prior)
     contexts = run.sites if isinstance(run.sites, ContextSites) else None
     classes = classes_of(run, engine, typical)
@@ -89,11 +88,18 @@ def run_estimate(
     variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
     crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
     return Estimate(
-        scores=scores, log_likelihood=required(engine.slopes).log_likelihood(scores, workers.mean),
-        rule=run.rule, trace=run.evidence, score_sd=np.asarray(np.sqrt(variance) / size),
+        scores=scores,
+        log_likelihood=required(engine.slopes).log_likelihood(scores, workers.mean),
+        rule=run.rule,
+        trace=run.evidence,
+        score_sd=np.asarray(np.sqrt(variance) / size),
         precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
-        theta=workers.spread, points=workers.points, in_context=in_context, workers=judged,
-        evidence=run.evidence[-1], sign=judged.sign_support(engine.facts.loads[:voters]),
+        theta=workers.spread,
+        points=workers.points,
+        in_context=in_context,
+        workers=judged,
+        evidence=run.evidence[-1],
+        sign=judged.sign_support(engine.facts.loads[:voters]),
         crowd_side=crowd_side if types.sides else None,
         details={
             "pair_effect": run.pair_effect / size**2,
@@ -101,12 +107,10 @@ def run_estimate(
             "context_side_sd": 0.0 if contexts is None else float(np.sqrt(contexts.side_spread)),
         },
         pairs=_pairs(run, size),
-        population=population_to(
-            run.prior, run.sides.prior, run.pair_effect, size, contexts is not None
-        ),
+        population=population_to(run.prior, run.sides.prior, run.pair_effect, size, contexts is not None),
         sites=kept_sites(run.pair_sites) if keep_sites and contexts is None else None,
         diagnostics=tuple(run_diagnostics(run, engine)),
-    )  # fmt: skip
+    )
 
 
 def _pairs(run: Propagation, size: float) -> PairPosteriors | None:
@@ -122,18 +126,21 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
     return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)
 
 
-def worker_estimate(
-    summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
-) -> WorkerEstimate:
+def worker_estimate(summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector) -> WorkerEstimate:
     """Reliabilities, side biases and tie widths of workers with their uncertainty."""
     return WorkerEstimate(
-        reliability=summary.mean, reliability_sd=summary.sd, reliability_lower=summary.lower,
-        reliability_upper=summary.upper, quantiles=summary.spread,
+        reliability=summary.mean,
+        reliability_sd=summary.sd,
+        reliability_lower=summary.lower,
+        reliability_upper=summary.upper,
+        quantiles=summary.spread,
         side_bias=summary.side if types.sides else None,
         side_sd=summary.side_sd if types.sides else None,
-        one_sided=summary.p_side_only if types.sides else None, typical=typical,
-        class_evidence=classes, extra={"tie_width": summary.width} if types.ties else {},
-    )  # fmt: skip
+        one_sided=summary.p_side_only if types.sides else None,
+        typical=typical,
+        class_evidence=classes,
+        extra={"tie_width": summary.width} if types.ties else {},
+    )
 
 
 def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
@@ -141,31 +148,39 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     if float(np.mean(run.means**2)) < FAINT:
         gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
-            yield Diagnostic(Kind.INFORMATION,
+            yield Diagnostic(
+                Kind.INFORMATION,
                 "the votes hold no information: the evidence for any worker seeing which item is "
-                f"better is {gain:z.1f} nats")  # fmt: skip
+                f"better is {gain:z.1f} nats",
+            )
     if run.pair_effect > _COPIED:
-        yield Diagnostic(Kind.COPIED,
+        yield Diagnostic(
+            Kind.COPIED,
             "votes on the same pair agree far beyond what scores of items explain (pair effect "
-            f"{run.pair_effect:.1f}): answers may be copied, and scores say little")  # fmt: skip
+            f"{run.pair_effect:.1f}): answers may be copied, and scores say little",
+        )
     if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MAX_SPREAD:
-        yield Diagnostic(Kind.CONTEXTS,
+        yield Diagnostic(
+            Kind.CONTEXTS,
             "reliabilities differ from context to context as much as can be: some workers are of "
             "another kind in some contexts, which makes those of all others uncertain. Fit the "
-            "contexts one by one to find them")  # fmt: skip
+            "contexts one by one to find them",
+        )
     if run.indefinite:
-        yield Diagnostic(Kind.INTERVALS,
+        yield Diagnostic(
+            Kind.INTERVALS,
             "votes of workers of unknown sign were held at precision 0 to keep the scores' "
-            "posterior proper; intervals may be too narrow")  # fmt: skip
+            "posterior proper; intervals may be too narrow",
+        )
 
 
 def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
     """Convert the estimate of items within groups to one of the items themselves."""
-    # Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how
-    # covariances are kept. `design_effect` is the growth of the mean variance over that of the fit
-    # without groups (`engine`, `before`), which includes a pair effect of that fit.
+    # Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how covariances are kept.
+    # `design_effect` is the growth of the mean variance over that of the fit without groups (`engine`, `before`), which
+    # includes a pair effect of that fit.
     prior = run.item_prior
     if not isinstance(prior, GroupPrior):
         return estimate
@@ -179,44 +194,53 @@ def with_group_estimate(
     old = before.score_sd
     design = 1.0 if old is None else float(np.mean(sd**2)) / max(float(np.mean(old**2)), 1e-300)
     return replace(
-        estimate, scores=scores, log_likelihood=_log_likelihood(estimate, engine, scores),
+        estimate,
+        scores=scores,
+        log_likelihood=_log_likelihood(estimate, engine, scores),
         score_sd=sd,
         precision=ScorePrecision(low, high, -prior.precision[low, high], component, 1.0, size),
-        details={
-            **estimate.details, "group_effect": prior.variance / size**2, "design_effect": design,
-        },
+        details={**estimate.details, "group_effect": prior.variance / size**2, "design_effect": design},
         sites=None,
-    )  # fmt: skip
+    )
 
 
-def with_board_estimate(
-    estimate: Estimate, run: Propagation, engine: Engine, boards: Boards, size: float
-) -> Estimate:
+def with_board_estimate(estimate: Estimate, run: Propagation, engine: Engine, boards: Boards, size: float) -> Estimate:
     """Return the estimate of a run over boards, with the estimate of the common scores."""
     prior = run.item_prior
     assert isinstance(prior, BoardPrior)
     nodes, items = boards.components(engine.facts.component)
     scores = prior.item_means / size
-    parts = [(each[own], block[np.ix_(own, own)]) for each, block in prior.block_covariances()
-             for own in _by_component(nodes[each])]  # fmt: skip
+    parts = [
+        (each[own], block[np.ix_(own, own)])
+        for each, block in prior.block_covariances()
+        for own in _by_component(nodes[each])
+    ]
     whole = [(own, prior.covariance[np.ix_(own, own)]) for own in _by_component(items)]
     sd, precision = _centred(parts, nodes, size)
     common_sd, common_precision = _centred(whole, items, size)
     deviation = float(np.sqrt(prior.deviations[prior.group].mean())) / size
     details = {**estimate.details, "context_deviation": deviation}
     common = replace(
-        estimate, scores=scores - scores.mean(), score_sd=common_sd, precision=common_precision,
-        component=items, log_likelihood=_log_likelihood(estimate, engine, scores[boards.item]),
-        details=details, in_context=None, pairs=None, population=None, sites=None,
-    )  # fmt: skip
-    return replace(estimate, score_sd=sd, precision=precision, component=nodes, details=details,
-                   sites=None, common=common)  # fmt: skip
+        estimate,
+        scores=scores - scores.mean(),
+        score_sd=common_sd,
+        precision=common_precision,
+        component=items,
+        log_likelihood=_log_likelihood(estimate, engine, scores[boards.item]),
+        details=details,
+        in_context=None,
+        pairs=None,
+        population=None,
+        sites=None,
+    )
+    return replace(
+        estimate, score_sd=sd, precision=precision, component=nodes, details=details, sites=None, common=common
+    )
 
 
 def with_trusted_estimate(
-    model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine,
-    size: float,
-) -> Estimate:  # fmt: skip
+    model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine, size: float
+) -> Estimate:
     """Convert the estimate of a run by panel and judge to the scores of the trusted panel."""
     # The trusted workers decide the sign, and their typical reliability is the unit of biases.
     from crowdsift.solvers.ep.panels import panel_posterior
@@ -234,20 +258,31 @@ def with_trusted_estimate(
     assert reliability is not None
     beta = weighted_median(reliability[: len(trusted)][trusted], loads)
     component, votes = whole.facts.component, float(loads.sum())
-    sd, precision = _centred([(own, found.covariance[np.ix_(own, own)])
-                              for own in _by_component(component)], component, size)  # fmt: skip
+    sd, precision = _centred(
+        [(own, found.covariance[np.ix_(own, own)]) for own in _by_component(component)], component, size
+    )
     per_vote = float(np.trace(L[0])) / max(votes, 1.0)
     gain = (K - 1) * (1.0 / np.trace(found.covariance) - 1.0 / np.trace(found.alone))
     about = PanelEstimate(
-        panels.names, found.bias * beta / size, found.deviation * abs(beta) / size, votes,
-        max(gain * (K - 1) / per_vote, 0.0), 0.5 * per_vote * size**2,
-    )  # fmt: skip
+        panels.names,
+        found.bias * beta / size,
+        found.deviation * abs(beta) / size,
+        votes,
+        max(gain * (K - 1) / per_vote, 0.0),
+        0.5 * per_vote * size**2,
+    )
     scores = found.mean / size
     done = replace(
-        estimate, scores=scores, score_sd=sd, precision=precision, component=component,
-        log_likelihood=_log_likelihood(estimate, whole, scores), population=None, sites=None,
+        estimate,
+        scores=scores,
+        score_sd=sd,
+        precision=precision,
+        component=component,
+        log_likelihood=_log_likelihood(estimate, whole, scores),
+        population=None,
+        sites=None,
         panels=about,
-    )  # fmt: skip
+    )
     return mirror(model, done) if beta < 0.0 else done
 
 
@@ -261,8 +296,8 @@ def _centred(
     blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
 ) -> tuple[Vector, ScorePrecision]:
     """Return standard deviations of scores about the means of components, and their precision."""
-    # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to
-    # 0: it is the Laplacian of weights over pairs, which is how covariances are kept.
+    # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to 0: it is the
+    # Laplacian of weights over pairs, which is how covariances are kept.
     sd, pairs = np.zeros(len(component)), []
     for own, covariance in blocks:
         n = len(own)
@@ -291,10 +326,12 @@ def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
     width = 0 if votes.features is None else votes.features.shape[1] + 1
     numbers = votes.n_workers * votes.n_items * width
     if engine.facts.n_items > MAX_COVARIATE_ITEMS or numbers > MAX_COVARIATE_NUMBERS:
-        raise RequestError(f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} "
-                           f"items, and {MAX_COVARIATE_NUMBERS:,} workers x items x covariates; "
-                           f"here are {votes.n_items:,} items and {votes.n_workers:,} workers. "
-                           "factor-bt takes more")  # fmt: skip
+        raise RequestError(
+            f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} "
+            f"items, and {MAX_COVARIATE_NUMBERS:,} workers x items x covariates; "
+            f"here are {votes.n_items:,} items and {votes.n_workers:,} workers. "
+            "factor-bt takes more"
+        )
 
 
 def covariate_estimate(
@@ -307,9 +344,20 @@ def covariate_estimate(
     if kept is None:
         none, empty = np.zeros((m, 0)), np.zeros(0)
         return CovariateEstimate(
-            (), empty, empty, empty, none, none, np.zeros((m, 1, 0)), np.zeros((m, 0, 0)),
-            np.zeros((engine.facts.n_items, 0)), typical, gains, by_items, nothing,
-        ), None  # fmt: skip
+            (),
+            empty,
+            empty,
+            empty,
+            none,
+            none,
+            np.zeros((m, 1, 0)),
+            np.zeros((m, 0, 0)),
+            np.zeros((engine.facts.n_items, 0)),
+            typical,
+            gains,
+            by_items,
+            nothing,
+        ), None
     posterior = run.sites.posteriors(run.prior.masses, slice(0, m))
     chosen = chosen_types(posterior.masses, _POINTS)
     estimate = _coefficients(run, kept, posterior, chosen, engine.facts.n_items, typical)
@@ -323,12 +371,11 @@ def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
 
 
 def _coefficients(
-    run: Propagation, design: Design, posterior: TypePosteriors, chosen: NDArray[np.intp],
-    n_items: int, typical: float,
-) -> CovariateEstimate:  # fmt: skip
+    run: Propagation, design: Design, posterior: TypePosteriors, chosen: NDArray[np.intp], n_items: int, typical: float
+) -> CovariateEstimate:
     """Posterior means and covariances of the coefficients, in the units of the covariates."""
-    # Given the scores; what scores and the mean coefficients g leave open, and all workers share,
-    # comes on top. `chosen` are the types at the points of every worker's posterior.
+    # Given the scores; what scores and the mean coefficients g leave open, and all workers share, comes on top.
+    # `chosen` are the types at the points of every worker's posterior.
     sites, scale, n_regular = run.sites, design.scale, _n_regular(run, posterior)
     assert isinstance(sites, CovariateSites)
     assert sites.laplace is not None
@@ -346,18 +393,23 @@ def _coefficients(
     gamma = np.where(regular[..., None], by_type[row, np.minimum(chosen, n_regular - 1)], 0.0)
     g_sd = np.sqrt(np.diag(sites.joint.covariance)[n_items:])
     return CovariateEstimate(
-        names=design.names, crowd=sites.effects.mean * ~design.by_items / scale,
-        crowd_sd=g_sd / scale, spread=np.sqrt(sites.effects.variance) / scale, mean=mean / scale,
-        sd=np.sqrt(variance) / scale, points=gamma / scale,
-        covariance=covariance / (scale[:, None] * scale), item_values=design.item_values,
-        typical=typical, gains={},
-    )  # fmt: skip
+        names=design.names,
+        crowd=sites.effects.mean * ~design.by_items / scale,
+        crowd_sd=g_sd / scale,
+        spread=np.sqrt(sites.effects.variance) / scale,
+        mean=mean / scale,
+        sd=np.sqrt(variance) / scale,
+        points=gamma / scale,
+        covariance=covariance / (scale[:, None] * scale),
+        item_values=design.item_values,
+        typical=typical,
+        gains={},
+    )
 
 
 def _points(
-    run: Propagation, posterior: TypePosteriors, chosen: NDArray[np.intp],
-    estimate: CovariateEstimate,
-) -> WorkerPoints:  # fmt: skip
+    run: Propagation, posterior: TypePosteriors, chosen: NDArray[np.intp], estimate: CovariateEstimate
+) -> WorkerPoints:
     """Reliability, tie width and side bias of the chosen types of every worker."""
     types, n_regular = run.prior.types, _n_regular(run, posterior)
     regular, levels = chosen < n_regular, posterior.points.shape[1]
@@ -369,9 +421,10 @@ def _points(
     row = np.arange(len(chosen))[:, None]
     return WorkerPoints(
         np.where(regular, posterior.points[row, chosen % levels], 0.0) * run.scale(),
-        np.append(np.repeat(types.widths, levels), types.side_only_widths)[chosen], side,
+        np.append(np.repeat(types.widths, levels), types.side_only_widths)[chosen],
+        side,
         side_variance,
-    )  # fmt: skip
+    )
 
 
 def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:
@@ -396,12 +449,9 @@ def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> V
     return np.asarray(np.where((y == 0.5) & ties, logs[2], soft), dtype=np.float64)
 
 
-def with_covariate_estimate(
-    estimate: Estimate, found: CovariateEstimate, points: WorkerPoints | None
-) -> Estimate:
+def with_covariate_estimate(estimate: Estimate, found: CovariateEstimate, points: WorkerPoints | None) -> Estimate:
     """Add the covariates' coefficients to the estimate; no later fit can start from it."""
     if points is None:
         return replace(estimate, covariates=found)
     side = estimate.crowd_side and (float(found.crowd[0]), float(found.crowd_sd[0]))
-    return replace(estimate, covariates=found, points=points, population=None, sites=None,
-                   crowd_side=side)  # fmt: skip
+    return replace(estimate, covariates=found, points=points, population=None, sites=None, crowd_side=side)

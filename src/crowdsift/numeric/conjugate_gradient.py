@@ -21,14 +21,20 @@ class Step(NamedTuple):
 
 
 def conjugate_gradient(
-    multiply: Callable[[Vector], Vector], rhs: Vector, diagonal: Vector, *, tolerance: float,
-    shift: float = 0.0, radius: float = np.inf,
-    correct: Callable[[Vector, Vector], None] | None = None, most: int = 10_000,
-) -> Step:  # fmt: skip
+    multiply: Callable[[Vector], Vector],
+    rhs: Vector,
+    diagonal: Vector,
+    *,
+    tolerance: float,
+    shift: float = 0.0,
+    radius: float = np.inf,
+    correct: Callable[[Vector, Vector], None] | None = None,
+    most: int = 10_000,
+) -> Step:
     """Solve (A + shift I) x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius."""
-    # Where A has negative curvature, or the path leaves the region, the step ends at the boundary
-    # (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v
-    # over diag, what directions lack along which A is much less than its diagonal.
+    # Where A has negative curvature, or the path leaves the region, the step ends at the boundary (Steihaug 1983), with
+    # the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over diag, what directions lack along which A
+    # is much less than its diagonal.
     x, residual = np.zeros_like(rhs), rhs.copy()
     # Vectors are long: none is made anew.
     scaled, scratch, shifted = np.empty_like(rhs), np.empty_like(rhs), np.empty_like(rhs)
@@ -90,12 +96,17 @@ def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) 
 
 
 def solve(
-    multiply: Callable[[Vector], Vector], diagonal: Vector, rhs: Vector, start: Vector,
-    shift: float, tolerance: float, most: int,
-) -> tuple[Vector, int, float, bool]:  # fmt: skip
+    multiply: Callable[[Vector], Vector],
+    diagonal: Vector,
+    rhs: Vector,
+    start: Vector,
+    shift: float,
+    tolerance: float,
+    most: int,
+) -> tuple[Vector, int, float, bool]:
     """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0."""
-    # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops
-    # where A is not positive along a direction.
+    # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops where A is not
+    # positive along a direction.
     size = float(np.linalg.norm(rhs))
     if size == 0.0:
         return np.zeros_like(rhs), 0, 0.0, True

@@ -23,11 +23,10 @@ _LARGE = 800
 
 def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     """R with RᵀR the inverse of a positive definite matrix, and the log of its determinant."""
-    # R is the inverse of the Cholesky factor, lower triangular. With RᵀR it takes half the time of
-    # an inverse that knows no symmetry, and rows of noise times R are draws with the inverse as
-    # covariance. Of the matrix the lower triangle is all that is read.
-    # Threads of BLAS wait for each other by spinning: for a small matrix they do not pay, and cost
-    # dearly where a core is busy.
+    # R is the inverse of the Cholesky factor, lower triangular. With RᵀR it takes half the time of an inverse that
+    # knows no symmetry, and rows of noise times R are draws with the inverse as covariance. Of the matrix the lower
+    # triangle is all that is read. Threads of BLAS wait for each other by spinning: for a small matrix they do not pay,
+    # and cost dearly where a core is busy.
     with dense_algebra() if len(matrix) >= _LARGE else nullcontext():
         factor = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
         root = np.zeros_like(factor)

@@ -43,8 +43,7 @@ def half_width(level: float = LEVEL) -> float:
 
 def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
     """Limits of intervals of this level from quantiles of equal probability, one row each."""
-    # Between quantiles the distribution is interpolated over normal scores, beyond the outermost
-    # ones extrapolated.
+    # Between quantiles the distribution is interpolated over normal scores, beyond the outermost ones extrapolated.
     unit = _unit_quantiles(quantiles.shape[1])
 
     def at(z: float) -> Vector:

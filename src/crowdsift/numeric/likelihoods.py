@@ -1,7 +1,7 @@
 """The likelihoods of single comparisons and their derivatives, in plain NumPy.
 
-This file is the specification: engines and the compiled core are tested against it, and it is
-tested against finite differences. All functions work elementwise on arrays.
+This file is the specification: engines and the compiled core are tested against it, and it is tested against finite
+differences. All functions work elementwise on arrays.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def log_sigmoid(x: Array) -> Array:
 
 def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
     """Return log Z of an outcome, its derivative e in z, and f = e² + (log Z)''."""
-    # Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and
-    # Kupper 1967).
+    # Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and Kupper 1967).
     p1, p2 = sigmoid(z - width), sigmoid(-z - width)
     log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
     with np.errstate(divide="ignore"):
@@ -47,9 +46,10 @@ def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Arra
     e_tie = p2 - p1
     f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
     return (
-        np.where(tied, log_tie, log_p1), np.where(tied, e_tie, 1.0 - p1),
+        np.where(tied, log_tie, log_p1),
+        np.where(tied, e_tie, 1.0 - p1),
         np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
-    )  # fmt: skip
+    )
 
 
 def polya_gamma_mean(x: Array) -> Array:
@@ -97,8 +97,7 @@ def _normal_tail(z: Array) -> tuple[Array, Array]:
 class Derivatives(NamedTuple):
     """A log-likelihood ℓ(d, t) of N comparisons and its derivatives.
 
-    d is the difference of scores, t the p parameters of the worker: `t` and `dt` are N x p, `tt`
-    is N x p x p.
+    d is the difference of scores, t the p parameters of the worker: `t` and `dt` are N x p, `tt` is N x p x p.
     """
 
     value: Array
@@ -121,9 +120,8 @@ def _scaled(link: Callable[[Array, Array], tuple[Array, Array, Array]], scale: f
         first, second = scale * first, scale**2 * second
         mixed = first + second * t * d
         return Derivatives(
-            value, first * t, second * t**2,
-            (first * d)[:, None], mixed[:, None], (second * d**2)[:, None, None],
-        )  # fmt: skip
+            value, first * t, second * t**2, (first * d)[:, None], mixed[:, None], (second * d**2)[:, None, None]
+        )
 
     return likelihood
 
@@ -132,10 +130,7 @@ def _shifted_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivati
     """P = σ(d + t·x)."""
     value, first, second = logistic(d + (theta * x).sum(axis=1), outcome)
     outer = x[:, :, None] * x[:, None, :]
-    return Derivatives(
-        value, first, second,
-        first[:, None] * x, second[:, None] * x, second[:, None, None] * outer,
-    )  # fmt: skip
+    return Derivatives(value, first, second, first[:, None] * x, second[:, None] * x, second[:, None, None] * outer)
 
 
 def _flipped_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivatives:
@@ -143,10 +138,15 @@ def _flipped_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivati
     t, up, down = theta[:, 0], sigmoid(d), sigmoid(-d)
     bump = up * down
     return _of_probability(
-        outcome, t * up + (1 - t) * down, t * down + (1 - t) * up, d=(2 * t - 1) * bump,
-        dd=(2 * t - 1) * bump * (down - up), t=(up - down)[:, None], dt=(2 * bump)[:, None],
+        outcome,
+        t * up + (1 - t) * down,
+        t * down + (1 - t) * up,
+        d=(2 * t - 1) * bump,
+        dd=(2 * t - 1) * bump * (down - up),
+        t=(up - down)[:, None],
+        dt=(2 * bump)[:, None],
         tt=np.zeros((len(d), 1, 1)),
-    )  # fmt: skip
+    )
 
 
 def _led_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivatives:
@@ -162,11 +162,15 @@ def _led_logit(d: Array, theta: Array, x: Array, outcome: Array) -> Derivatives:
     tt[:, 1:, 1:] = (lapse * left2)[:, None, None] * x[:, :, None] * x[:, None, :]
     zero = np.zeros_like(x, dtype=np.float64)
     return _of_probability(
-        outcome, skill * up + lapse * left, skill * down + lapse * right, d=skill * bump,
+        outcome,
+        skill * up + lapse * left,
+        skill * down + lapse * right,
+        d=skill * bump,
         dd=skill * bump * (down - up),
         t=np.column_stack([skill1 * (up - left), (lapse * left1)[:, None] * x]),
-        dt=np.column_stack([skill1 * bump, zero]), tt=tt,
-    )  # fmt: skip
+        dt=np.column_stack([skill1 * bump, zero]),
+        tt=tt,
+    )
 
 
 def _of_probability(
@@ -176,15 +180,20 @@ def _of_probability(
     first = outcome / p - (1 - outcome) / q
     second = -outcome / p**2 - (1 - outcome) / q**2
     return Derivatives(
-        value=outcome * np.log(p) + (1 - outcome) * np.log(q), d=first * d,
-        dd=first * dd + second * d**2, t=first[:, None] * t,
+        value=outcome * np.log(p) + (1 - outcome) * np.log(q),
+        d=first * d,
+        dd=first * dd + second * d**2,
+        t=first[:, None] * t,
         dt=first[:, None] * dt + (second * d)[:, None] * t,
         tt=first[:, None, None] * tt + second[:, None, None] * t[:, :, None] * t[:, None, :],
-    )  # fmt: skip
+    )
 
 
 #: The likelihoods with parameters of workers, by the names that engines know them by.
 LIKELIHOODS: dict[str, Likelihood] = {
-    "scaled-logit": _scaled(logistic, 1.0), "scaled-probit": _scaled(probit, 1.0 / math.sqrt(2.0)),
-    "shifted-logit": _shifted_logit, "flipped-logit": _flipped_logit, "led-logit": _led_logit,
-}  # fmt: skip
+    "scaled-logit": _scaled(logistic, 1.0),
+    "scaled-probit": _scaled(probit, 1.0 / math.sqrt(2.0)),
+    "shifted-logit": _shifted_logit,
+    "flipped-logit": _flipped_logit,
+    "led-logit": _led_logit,
+}

@@ -1,9 +1,8 @@
 """How well scores order the items, against a known truth, in O(K log K) and never K x K.
 
-All three figures are about pairs of items with different truth. Items are laid out by truth
-(equal truth: best score first), and ranked by score (equal scores: last place first). With ties
-broken so, a pair is ordered correctly if and only if both the place and the rank rise: equal
-scores count as wrong, and pairs of equal truth never count.
+All three figures are about pairs of items with different truth. Items are laid out by truth (equal truth: best score
+first), and ranked by score (equal scores: last place first). With ties broken so, a pair is ordered correctly if and
+only if both the place and the rank rise: equal scores count as wrong, and pairs of equal truth never count.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from crowdsift.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Metrics", "accuracy", "kendall_tau", "measure", "measure_up_to_sign", "weighted_accuracy",
-]  # fmt: skip
+__all__ = ["Metrics", "accuracy", "kendall_tau", "measure", "measure_up_to_sign", "weighted_accuracy"]
 
 
 @dataclass(frozen=True)
@@ -138,9 +135,8 @@ def measure(scores: ArrayLike, truth: ArrayLike) -> Metrics:
 def measure_up_to_sign(scores: ArrayLike, truth: ArrayLike) -> Metrics:
     """Return the figures of `scores` or of ``-scores``, whichever has the larger Kendall tau.
 
-    One sign is chosen for all three figures, so they describe one order of the items. It is also
-    the sign of the larger accuracy, since both compare right pairs with wrong ones. A tau of 0
-    or NaN keeps the scores as they are.
+    One sign is chosen for all three figures, so they describe one order of the items. It is also the sign of the larger
+    accuracy, since both compare right pairs with wrong ones. A tau of 0 or NaN keeps the scores as they are.
 
     Parameters
     ----------
@@ -161,9 +157,9 @@ def measure_up_to_sign(scores: ArrayLike, truth: ArrayLike) -> Metrics:
 class _Layout:
     """Items in order of truth with their ranks by score, and the numbers of pairs.
 
-    `truth`: ascending; `ranks`: the rank by score of the item at each place, a permutation of
-    0..K-1; `right`, `wrong`: pairs with different truth and different scores, ordered correctly or
-    not; `truth_pairs`, `score_pairs`: pairs with different truth; pairs with different scores.
+    `truth`: ascending; `ranks`: the rank by score of the item at each place, a permutation of 0..K-1; `right`, `wrong`:
+    pairs with different truth and different scores, ordered correctly or not; `truth_pairs`, `score_pairs`: pairs with
+    different truth; pairs with different scores.
     """
 
     truth: NDArray[np.float64]
@@ -219,10 +215,10 @@ class _Layout:
 
 def _rising_pairs(ranks: NDArray[np.int64]) -> int:
     """Count the places i < j of a permutation with ``ranks[i] < ranks[j]``."""
-    # Two ranks differ first in one bit. So for every bit from the highest, with the ranks that
-    # agree in all higher bits side by side in their order: count how often a rank with the bit
-    # unset stands before one with the bit set, and move the former before the latter.
-    # Filled up to a power of two every block is full; a filler rises from all that is before it.
+    # Two ranks differ first in one bit. So for every bit from the highest, with the ranks that agree in all higher bits
+    # side by side in their order: count how often a rank with the bit unset stands before one with the bit set, and
+    # move the former before the latter. Filled up to a power of two every block is full; a filler rises from all that
+    # is before it.
     size = 1 << max(len(ranks) - 1, 0).bit_length()
     fillers = np.arange(len(ranks), size)
     count = -int(fillers.sum())
@@ -246,13 +242,10 @@ def _pairs_within(boundaries: NDArray[np.bool_]) -> int:
     return int((sizes * (sizes - 1) // 2).sum())
 
 
-def _checked(
-    scores: ArrayLike, truth: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(scores: ArrayLike, truth: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     score, true = _numbers(scores, "scores"), _numbers(truth, "true scores")
     if len(score) != len(true):
-        raise InputError(f"{len(score)} scores but {len(true)} true scores; give one of each for "
-                         "every item")  # fmt: skip
+        raise InputError(f"{len(score)} scores but {len(true)} true scores; give one of each for every item")
     for what, bad in (
         ("a score that is not a number", np.isnan(score)),
         ("a true score that is not a finite number", ~np.isfinite(true)),

@@ -1,8 +1,8 @@
 """The posterior of a difference given the votes on its own pair, without a Gaussian for them.
 
-Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the other
-votes imply for a difference d, its cavity distribution, is near a Gaussian N(m, v); times the
-likelihoods of the pair's own votes it is a posterior in one dimension, which is integrated here.
+Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the other votes imply for a
+difference d, its cavity distribution, is near a Gaussian N(m, v); times the likelihoods of the pair's own votes it is a
+posterior in one dimension, which is integrated here.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ _FAR = 60.0  # σ of less than minus this counts as σ there
 class OwnVotes(NamedTuple):
     """Votes on pairs, those of a pair one after the other from `starts` on.
 
-    `sign` is 1 for the first item of the pair, -1 for the second, `tie` says where neither, `times`
-    how often; `shown` is 1 where the first item stood on the left, -1 where the second did, 0
-    where that is not known. `tau` and `nu` are the site of each on the difference of the first less
-    the second. `who` are rows of the points that workers are given by: reliability β, tie width δ,
-    mean and variance of the side bias γ, and weights that add up to 1.
+    `sign` is 1 for the first item of the pair, -1 for the second, `tie` says where neither, `times` how often; `shown`
+    is 1 where the first item stood on the left, -1 where the second did, 0 where that is not known. `tau` and `nu` are
+    the site of each on the difference of the first less the second. `who` are rows of the points that workers are given
+    by: reliability β, tie width δ, mean and variance of the side bias γ, and weights that add up to 1.
     """
 
     starts: NDArray[np.intp]
@@ -111,8 +110,8 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
 class _Cavities(NamedTuple):
     """The posterior of pairs without votes.
 
-    `mean` and `variance` are of what votes depend on, `own_mean` and `own_variance` (of a vote) of
-    the same without that vote, `rest_mean` and `rest_variance` of d without all of them.
+    `mean` and `variance` are of what votes depend on, `own_mean` and `own_variance` (of a vote) of the same without
+    that vote, `rest_mean` and `rest_variance` of d without all of them.
     """
 
     mean: Values
@@ -142,8 +141,7 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
 
 def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
     """Nodes and weights of Gauss and Legendre below and above 0, a row per pair."""
-    # Where all that counts is on one side, the next standard deviation beyond 0 stands for the
-    # other.
+    # Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
     nodes, weights = _GAUSS
     low, high = mean - _REACH * sd, mean + _REACH * sd
     ends = (

@@ -1,8 +1,8 @@
 """Mean and variance of effects that are known only by Gaussian messages, by maximum evidence.
 
-An effect γ_s ~ N(g, t²) of every unit s meets a message exp(-τ_s γ²/2 + ν_s γ): a normal
-random-effects model with the observations ν/τ of precision τ. With D = 1 + t²τ, which is 1 at
-t² = 0 and finite for any τ ≥ 0, the logarithm of the integral over γ is
+An effect γ_s ~ N(g, t²) of every unit s meets a message exp(-τ_s γ²/2 + ν_s γ): a normal random-effects model with the
+observations ν/τ of precision τ. With D = 1 + t²τ, which is 1 at t² = 0 and finite for any τ ≥ 0, the logarithm of the
+integral over γ is
 
     ℓ_s(g, t²) = -½ log D + ½ (t²ν² + 2gν - g²τ)/D,
 
@@ -10,14 +10,14 @@ and with e = ν - gτ, what the message leaves at g,
 
     ∂ℓ/∂g = e/D,    ∂ℓ/∂(t²) = ½[(e/D)² - τ/D].
 
-The evidence is Σ ω_s ℓ_s for weights ω (the probability that a unit has the effect at all) with
-the priors g ~ N(0, 1) and t half normal of scale 1, so -g²/2 - t²/2: weak, and finite at t² = 0,
-where the maximum may lie. For every t² the best g is in closed form,
+The evidence is Σ ω_s ℓ_s for weights ω (the probability that a unit has the effect at all) with the priors g ~ N(0, 1)
+and t half normal of scale 1, so -g²/2 - t²/2: weak, and finite at t² = 0, where the maximum may lie. For every t² the
+best g is in closed form,
 
     g(t²) = Σ ων/D / (1 + Σ ωτ/D),    of variance 1/(1 + Σ ωτ/D),
 
-so what is left is one root of the slope in t² along g(t²), on which ∂/∂g vanishes. Expectation
-maximisation has the same fixed points, but its steps shrink with t² and creep where t² is small.
+so what is left is one root of the slope in t² along g(t²), on which ∂/∂g vanishes. Expectation maximisation has the
+same fixed points, but its steps shrink with t² and creep where t² is small.
 """
 
 from __future__ import annotations

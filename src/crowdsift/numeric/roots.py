@@ -38,12 +38,11 @@ class Bracket(NamedTuple):
 
 def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: float) -> float:
     """Return a zero of a continuous function in the bracket, to within the tolerance."""
-    # The method of Oliveira and Takahashi (2020, "ITP"): the secant point, moved a little towards
-    # the middle so that both ends of the bracket close in, and kept so near to the middle that the
-    # bracket is never wider than bisection's would be one step earlier. It needs about as many
-    # evaluations as the secant method on smooth functions, and never more than bisection and one.
-    # Only the width of the bracket ends the search, so that no single step, however short, can end
-    # it early. The result is the secant point of the last bracket.
+    # The method of Oliveira and Takahashi (2020, "ITP"): the secant point, moved a little towards the middle so that
+    # both ends of the bracket close in, and kept so near to the middle that the bracket is never wider than bisection's
+    # would be one step earlier. It needs about as many evaluations as the secant method on smooth functions, and never
+    # more than bisection and one. Only the width of the bracket ends the search, so that no single step, however short,
+    # can end it early. The result is the secant point of the last bracket.
     rising = _direction(bracket)
     half = 0.5 * max(tolerance, _resolution(bracket))
     width = bracket.high - bracket.low
@@ -93,13 +92,16 @@ def _resolution(bracket: Bracket) -> float:
 
 
 def expand_bracket(
-    function: Callable[[float], float], start: float, step: float, low: float, high: float,
+    function: Callable[[float], float],
+    start: float,
+    step: float,
+    low: float,
+    high: float,
     at_start: float | None = None,
-) -> Bracket | None:  # fmt: skip
+) -> Bracket | None:
     """Walk from the start in equal steps to the first bracket of a rising function's zero."""
-    # Upwards where the function is negative at the start, else downwards, and no farther than from
-    # `low` to `high`. None where it keeps its sign as far as that. `at_start` is the value at the
-    # start, where it is known.
+    # Upwards where the function is negative at the start, else downwards, and no farther than from `low` to `high`.
+    # None where it keeps its sign as far as that. `at_start` is the value at the start, where it is known.
     at, value = start, function(start) if at_start is None else at_start
     if value == 0.0:
         return Bracket(at, at, value, value)

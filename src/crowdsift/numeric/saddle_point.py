@@ -1,9 +1,8 @@
 """How unlikely a sum of independent discrete variables is: by a saddle point, for few of them too.
 
-With K(t) the cumulant generating function of the sum, t where K'(t) = x, w = √(2(tx - K(t))) and
-u = t√K''(t), the chance of at least x is that of a normal variable of at least
-r* = w + log(u/w)/w (Barndorff-Nielsen 1986), with a relative error far below that of the normal
-approximation in the tail.
+With K(t) the cumulant generating function of the sum, t where K'(t) = x, w = √(2(tx - K(t))) and u = t√K''(t), the
+chance of at least x is that of a normal variable of at least r* = w + log(u/w)/w (Barndorff-Nielsen 1986), with a
+relative error far below that of the normal approximation in the tail.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _FAR = 200.0  # of t
 
 def saddle_point(value: Vector, chance: Vector, x: float) -> float:
     """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it."""
-    # `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are
-    # fewer.
+    # `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are fewer.
     return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
 
 
@@ -58,9 +56,7 @@ def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     active, rows = np.arange(len(x)), np.arange(len(value))
     for _ in range(_STEPS):
         now, below = t[active], slope[active] < x[active]
-        low[active], high[active] = (
-            np.where(below, now, low[active]), np.where(below, high[active], now),
-        )  # fmt: skip
+        low[active], high[active] = (np.where(below, now, low[active]), np.where(below, high[active], now))
         ahead = now + (x - slope)[active] / np.maximum(curvature[active], 1e-12)
         inside = (low[active] < ahead) & (ahead < high[active])
         moved = np.where(inside, ahead, 0.5 * (low + high)[active])
@@ -79,9 +75,7 @@ def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     return np.where(plain, w, w + np.log(ratio) / np.where(plain, 1.0, w))
 
 
-def _cumulants(
-    value: Vector, chance: Vector, t: Vector, member: NDArray[np.int64]
-) -> tuple[Vector, Vector, Vector]:
+def _cumulants(value: Vector, chance: Vector, t: Vector, member: NDArray[np.int64]) -> tuple[Vector, Vector, Vector]:
     """Return K, K' and K'' of every sum at its t."""
     scaled = t[member][:, None] * value
     shift = np.where(chance > 0.0, scaled, -np.inf).max(axis=1, keepdims=True)
@@ -91,6 +85,5 @@ def _cumulants(
     mean = (tilted * value).sum(axis=1)
     square = (tilted * value**2).sum(axis=1)
     parts = (np.log(mass) + shift)[:, 0], mean, square - mean**2
-    total, slope, curvature = (np.bincount(member, each, len(t)).astype(np.float64)
-                               for each in parts)  # fmt: skip
+    total, slope, curvature = (np.bincount(member, each, len(t)).astype(np.float64) for each in parts)
     return total, slope, curvature

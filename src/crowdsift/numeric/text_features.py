@@ -18,20 +18,23 @@ if TYPE_CHECKING:
 
 _LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
 _BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits
-_WORD, _SENTENCE, _VOWELS = (
-    re.compile(r"[^\W\d_]+"), re.compile(r"[.!?]+"), re.compile(r"[aeiouy]+"),
-)  # fmt: skip
+_WORD, _SENTENCE, _VOWELS = (re.compile(r"[^\W\d_]+"), re.compile(r"[.!?]+"), re.compile(r"[aeiouy]+"))
 READABILITY = (
-    "letters a word", "syllables a word", "share of long words", "words a sentence",
-    "commas a sentence", "distinct words", "log words",
-)  # fmt: skip
+    "letters a word",
+    "syllables a word",
+    "share of long words",
+    "words a sentence",
+    "commas a sentence",
+    "distinct words",
+    "log words",
+)
 
 
 def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
     """Signed hashes of character n-grams, one row per text: Σ ±(1 + log count) in `size` columns.
 
-    An n-gram belongs to one column and has one sign, both from its hash, so that those that share
-    a column cancel in the mean (Weinberger et al. 2009).
+    An n-gram belongs to one column and has one sign, both from its hash, so that those that share a column cancel in
+    the mean (Weinberger et al. 2009).
     """
     result = np.zeros((len(texts), size), np.float32)
     for row, text in enumerate(texts):
@@ -52,10 +55,14 @@ def _readability(text: str) -> list[float]:
     count, sentences = max(len(words), 1), max(len(_SENTENCE.findall(text)), 1)
     syllables = sum(max(len(_VOWELS.findall(word.removesuffix("e"))), 1) for word in words)
     return [
-        sum(map(len, words)) / count, syllables / count,
-        sum(len(word) > 6 for word in words) / count, len(words) / sentences,
-        text.count(",") / sentences, len(set(words)) / count, float(np.log1p(len(words))),
-    ]  # fmt: skip
+        sum(map(len, words)) / count,
+        syllables / count,
+        sum(len(word) > 6 for word in words) / count,
+        len(words) / sentences,
+        text.count(",") / sentences,
+        len(set(words)) / count,
+        float(np.log1p(len(words))),
+    ]
 
 
 def _hashes(text: str) -> NDArray[np.uint64]:

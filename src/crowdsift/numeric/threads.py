@@ -40,17 +40,15 @@ def thread_notes(threads: int | None) -> list[str]:
     there = available_threads()
     if threads is None or threads <= there:
         return []
-    return [
-        f"{threads} threads were asked for; this machine has {there} cores, and {there} were used"
-    ]
+    return [f"{threads} threads were asked for; this machine has {there} cores, and {there} were used"]
 
 
 @contextmanager
 def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
     """At most so many threads in NumPy's linear algebra meanwhile, never more than before."""
-    # Idle threads of BLAS spin for a while after every long product and take the cores of our own:
-    # a fit allows one, and `dense` of them inside `dense_algebra`. The setting is that of the whole
-    # process; calls may overlap in several threads, and the last to leave puts back what was.
+    # Idle threads of BLAS spin for a while after every long product and take the cores of our own: a fit allows one,
+    # and `dense` of them inside `dense_algebra`. The setting is that of the whole process; calls may overlap in several
+    # threads, and the last to leave puts back what was.
     limit = _Limit(count, count if dense is None else dense)
     with _LOCK:
         _LIMITS.append(limit)
@@ -90,8 +88,8 @@ def _apply() -> None:
 @cache
 def _libraries() -> list[tuple[LibController, int]]:
     """Return the BLAS libraries of this process, and how many threads they had."""
-    # They are found through a callback of ctypes, in which Python prints exceptions and goes on.
-    # Signal handlers run in the main thread only, so the search runs in another one.
+    # They are found through a callback of ctypes, in which Python prints exceptions and goes on. Signal handlers run in
+    # the main thread only, so the search runs in another one.
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:  # a source tree beside NumPy and torch alone: BLAS keeps its threads

@@ -29,15 +29,13 @@ def experiment(name: str, options: Options) -> Experiment:
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise RequestError(f"unknown experiment {name!r}; the experiments are "
-                           f"{', '.join(EXPERIMENTS)}{hint}")  # fmt: skip
+        raise RequestError(f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}{hint}")
     return EXPERIMENTS[name](options)
 
 
 def requested(
-    *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None,
-    fetch: bool = False,
-) -> Options:  # fmt: skip
+    *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None, fetch: bool = False
+) -> Options:
     """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given."""
     if seeds is None:
         seeds = 2 if quick else 10

@@ -26,23 +26,29 @@ _TOLERANCES = tuple(10.0**-power for power in range(2, 11))
 #: What is varied, by method: the hyper-parameter and its values.
 GRIDS: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
     "start": {
-        "bora-em": ("start_reliability", _SIGNED), "hbtl": ("start_reliability", _SIGNED),
-        "htcv": ("start_reliability", _POSITIVE), "crowd-bt": ("start_reliability", _POSITIVE),
+        "bora-em": ("start_reliability", _SIGNED),
+        "hbtl": ("start_reliability", _SIGNED),
+        "htcv": ("start_reliability", _POSITIVE),
+        "crowd-bt": ("start_reliability", _POSITIVE),
         "factor-bt": ("start_skill", _POSITIVE),
     },
     "tolerance": {
-        "bora-em": ("tolerance", _TOLERANCES), "hbtl": ("tolerance", _TOLERANCES),
-        "htcv": ("tolerance", _TOLERANCES[:5]), "sift": ("tolerance", _TOLERANCES[:6]),
+        "bora-em": ("tolerance", _TOLERANCES),
+        "hbtl": ("tolerance", _TOLERANCES),
+        "htcv": ("tolerance", _TOLERANCES[:5]),
+        "sift": ("tolerance", _TOLERANCES[:6]),
     },
     "reliability_sd": {"bora-em": ("reliability_sd", (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0))},
     "item_ridge": {"bora-em": ("item_ridge", (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0))},
     "alternations": {"bora-em": ("alternations", (1, 2, 3, 5, 10, 20, 50))},
-}  # fmt: skip
+}
 _WORDS = {
-    "start": "Initial β (γ in factor-bt)", "tolerance": "Tolerance",
+    "start": "Initial β (γ in factor-bt)",
+    "tolerance": "Tolerance",
     "reliability_sd": "σ_β, the prior of reliabilities",
-    "item_ridge": "λ_base, the ridge on scores", "alternations": "Alternations in an M-step",
-}  # fmt: skip
+    "item_ridge": "λ_base, the ridge on scores",
+    "alternations": "Alternations in an M-step",
+}
 _MIRRORED = ("bora-em", "hbtl")  # whose β may have either sign
 _NAMES = ("data", "parameter", "value")
 
@@ -96,9 +102,10 @@ class Ablations(Experiment):
         record = self._sets.judged(setting, name, scores, float(fit.summary["seconds"]), note)
         record["figures"] |= {
             "mean_log_likelihood": float(fit.summary["mean_log_likelihood"]),
-            "iterations": int(fit.summary["iterations"]), "converged": bool(fit.converged),
+            "iterations": int(fit.summary["iterations"]),
+            "converged": bool(fit.converged),
             "correlation_with_default": _correlation(scores, self._default(data, name)),
-        }  # fmt: skip
+        }
         if setting["parameter"] == "start" and name in _MIRRORED and value < 0:
             other = _fit(votes, name, **{parameter: -value})[0].scores_of(votes.items)
             record["figures"]["mirror_gap"] = float(abs(scores + other).max())
@@ -126,12 +133,14 @@ class Ablations(Experiment):
         return Page("\n".join(parts), figures)
 
 
-_INTRODUCTION = ("No figures of the paper's ablations are in the reference, so ours stand alone. "
-                 "Accuracy as returned and, after the stroke, up to the sign of all scores; the "
-                 "mean log-likelihood; the correlation of the scores with those at the defaults. "
-                 "In all but bora-em the start is also the centre of the prior. The number of "
-                 "alternations moves the fixed point of bora-em, so that 10 is part of its "
-                 "definition.\n")  # fmt: skip
+_INTRODUCTION = (
+    "No figures of the paper's ablations are in the reference, so ours stand alone. "
+    "Accuracy as returned and, after the stroke, up to the sign of all scores; the "
+    "mean log-likelihood; the correlation of the scores with those at the defaults. "
+    "In all but bora-em the start is also the centre of the prior. The number of "
+    "alternations moves the fixed point of bora-em, so that 10 is part of its "
+    "definition.\n"
+)
 
 
 def _fit(votes: Any, name: str, **values: Any) -> tuple[Fit, str]:
@@ -152,12 +161,16 @@ def _mirror(found: dict[Key, dict[str, Cell]]) -> str:
     """Whether β and -β at the start give scores of opposite sign."""
     lines = []
     for method in _MIRRORED:
-        gaps = [cell[method].mean("mirror_gap") for cell in found.values() if method in cell
-                and "mirror_gap" in cell[method].values]  # fmt: skip
+        gaps = [
+            cell[method].mean("mirror_gap")
+            for cell in found.values()
+            if method in cell and "mirror_gap" in cell[method].values
+        ]
         if gaps:
             exact = sum(gap <= 1e-6 for gap in gaps)
-            lines.append(f"- {method}: in {exact} of {len(gaps)} pairs to 1e-6; the largest |r(β) "
-                         f"+ r(−β)| is {max(gaps):.1e}")  # fmt: skip
+            lines.append(
+                f"- {method}: in {exact} of {len(gaps)} pairs to 1e-6; the largest |r(β) + r(−β)| is {max(gaps):.1e}"
+            )
     return (
         "Symmetry in the sign of β: a start at −β must give the scores of a start at β with the "
         "opposite sign, since (r, β) and (−r, −β) have the same likelihood and the same prior. "

@@ -1,7 +1,7 @@
 """What every experiment is: settings, the methods of a setting, and how one setting is run.
 
-A setting is a flat mapping of names to numbers and texts, one piece of work for one process. It
-is the same in every run of the same version and options, so that finished settings can be kept.
+A setting is a flat mapping of names to numbers and texts, one piece of work for one process. It is the same in every
+run of the same version and options, so that finished settings can be kept.
 """
 
 from __future__ import annotations
@@ -28,9 +28,18 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
-    "DEFAULT", "EIGHT", "FIGURES", "METRICS", "Experiment", "Options", "Page", "Record", "Setting",
-    "fitted", "judged",
-]  # fmt: skip
+    "DEFAULT",
+    "EIGHT",
+    "FIGURES",
+    "METRICS",
+    "Experiment",
+    "Options",
+    "Page",
+    "Record",
+    "Setting",
+    "fitted",
+    "judged",
+]
 
 
 @dataclass(frozen=True)
@@ -117,17 +126,12 @@ def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, 
 
 
 def judged(
-    setting: Setting, method: str, scores: NDArray[np.float64], truth: NDArray[np.float64],
-    seconds: float, note: str,
-) -> Record:  # fmt: skip
+    setting: Setting, method: str, scores: NDArray[np.float64], truth: NDArray[np.float64], seconds: float, note: str
+) -> Record:
     """Return the record of a method whose scores are compared with the truth."""
     from crowdsift.numeric.metrics import measure, measure_up_to_sign
 
     plain, either = measure(scores, truth), measure_up_to_sign(scores, truth)
     values = [getattr(found, name) for found in (plain, either) for name in METRICS]
-    figures = {name: None if isnan(value) else value
-               for name, value in zip(FIGURES, values, strict=True)}  # fmt: skip
-    return {
-        "setting": dict(setting), "method": method, "figures": figures, "seconds": seconds,
-        "note": note,
-    }  # fmt: skip
+    figures = {name: None if isnan(value) else value for name, value in zip(FIGURES, values, strict=True)}
+    return {"setting": dict(setting), "method": method, "figures": figures, "seconds": seconds, "note": note}

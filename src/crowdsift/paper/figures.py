@@ -85,15 +85,16 @@ class Figure:
                 place.set_axis_off()
             names = [name for name in _STYLES if name in known]
             canvas.legend(
-                [known[name] for name in names], names, loc="outside lower center",
-                ncols=min(len(names), 10), frameon=False,
-            )  # fmt: skip
+                [known[name] for name in names],
+                names,
+                loc="outside lower center",
+                ncols=min(len(names), 10),
+                frameon=False,
+            )
             vector, pixels = io.BytesIO(), io.BytesIO()
             canvas.savefig(vector, format="svg", metadata={"Date": None})
             canvas.savefig(pixels, format="png", dpi=90, metadata={"Software": None})
-        return {
-            f"{self.name}.svg": [vector.getvalue()], f"{self.name}.png": [_fewer_colours(pixels)],
-        }  # fmt: skip
+        return {f"{self.name}.svg": [vector.getvalue()], f"{self.name}.png": [_fewer_colours(pixels)]}
 
 
 def require_matplotlib() -> None:
@@ -101,9 +102,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise RequestError(
-            "figures need matplotlib; install it with: pip install 'crowdsift[reproduce]'"
-        ) from None
+        raise RequestError("figures need matplotlib; install it with: pip install 'crowdsift[reproduce]'") from None
 
 
 def _fewer_colours(png: io.BytesIO) -> bytes:
@@ -122,10 +121,17 @@ def _draw(axes: Axes, panel: Panel) -> dict[str, Any]:
     for line in panel.lines:
         colour, marker = _STYLES[line.method]
         known[line.method] = axes.errorbar(
-            line.x, line.y, yerr=line.error, color=colour, marker=marker, markersize=3.0,
-            linewidth=1.6 if line.method == "sift" else 0.9, elinewidth=0.5, capsize=0,
+            line.x,
+            line.y,
+            yerr=line.error,
+            color=colour,
+            marker=marker,
+            markersize=3.0,
+            linewidth=1.6 if line.method == "sift" else 0.9,
+            elinewidth=0.5,
+            capsize=0,
             zorder=3 if line.method == "sift" else 2,
-        )  # fmt: skip
+        )
     if panel.logarithmic:
         axes.set_xscale("log")
         axes.minorticks_off()

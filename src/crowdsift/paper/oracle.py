@@ -36,11 +36,7 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     for _ in range(_STEPS):
         chance = sigmoid(slope * (scores[first] - scores[second]))
         residual = slope * (drawn.outcome - chance)
-        gradient = (
-            np.bincount(first, residual, count)
-            - np.bincount(second, residual, count)
-            - scores / _VARIANCE
-        )
+        gradient = np.bincount(first, residual, count) - np.bincount(second, residual, count) - scores / _VARIANCE
         weight = np.bincount(pair, slope**2 * chance * (1.0 - chance), len(pairs))
         step = _solved(one, two, np.asarray(weight, np.float64), gradient)
         scores += step
@@ -50,9 +46,8 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
 
 
 def _solved(
-    one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64],
-    rhs: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+    one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64], rhs: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Solve for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
     count = len(rhs)
 

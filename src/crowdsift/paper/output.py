@@ -55,8 +55,10 @@ def described(experiment: Experiment, records: list[Record]) -> str:
     names = ", ".join(dict.fromkeys(old))
     taken = f" {len(old)} of them are {EARLIER}, not run again: {names}." if old else ""
     taken += _revisions(records)
-    return (f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "
-            f"settings{seeds}, {len(records)} fits.{quick}{state}{taken}\n")  # fmt: skip
+    return (
+        f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "
+        f"settings{seeds}, {len(records)} fits.{quick}{state}{taken}\n"
+    )
 
 
 def _revisions(records: list[Record]) -> str:

@@ -21,11 +21,16 @@ def shown(title: str) -> Iterator[Progress]:
     The time left is estimated from what settings are expected to cost, not from their number.
     """
     bar = Bar(
-        TextColumn("{task.description}"), BarColumn(),
-        TextColumn("{task.fields[count]} of {task.fields[settings]} settings"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]} of {task.fields[settings]} settings"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
         speed_estimate_period=600.0,
-    )  # fmt: skip
+    )
     with bar:
         task = bar.add_task(title, total=None, count=0, settings="?")
 

@@ -9,14 +9,19 @@ from pathlib import Path
 from crowdsift.lab import datasets
 from crowdsift.paper.summary import Cell, Key, like_published
 
-MISSING = ("The published figures are not there (set CROWDSIFT_REFERENCE to their folder), so "
-           "ours stand alone.\n")  # fmt: skip
+MISSING = "The published figures are not there (set CROWDSIFT_REFERENCE to their folder), so ours stand alone.\n"
 
 # The methods and metrics by their names in the paper's tables.
 _METHODS = {
-    "BT": "bt", "RC": "rank-centrality", "CrowdBT": "crowd-bt", "FactorBT": "factor-bt",
-    "BARP": "barp", "HTCV": "htcv", "HBTL": "hbtl", "BoRaEM": "bora-em",
-}  # fmt: skip
+    "BT": "bt",
+    "RC": "rank-centrality",
+    "CrowdBT": "crowd-bt",
+    "FactorBT": "factor-bt",
+    "BARP": "barp",
+    "HTCV": "htcv",
+    "HBTL": "hbtl",
+    "BoRaEM": "bora-em",
+}
 _METRICS = {"accuracy": "acc", "weighted_accuracy": "wacc", "kendall_tau": "tau"}
 _SEEDS = 10  # over which its means were taken
 
@@ -27,8 +32,7 @@ class Published:
     def __init__(self, table: str, columns: Sequence[str], data: Path | None) -> None:
         rows = datasets.published(table, data)
         self.there = rows is not None
-        self._rows = {(tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows
-                      or []}  # fmt: skip
+        self._rows = {(tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows or []}
 
     def figure(self, key: Key, method: str, metric: str) -> tuple[float, float] | None:
         """Mean and standard deviation (NaN where none was published)."""

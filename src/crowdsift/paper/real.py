@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdsift.paper.base import (
-    DEFAULT,
-    EIGHT,
-    METRICS,
-    Experiment,
-    Options,
-    Page,
-    Record,
-    Setting,
-)
+from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Options, Page, Record, Setting
 from crowdsift.paper.published import Published
 from crowdsift.paper.summary import Standing, cells, mean_rows, standing
 from crowdsift.paper.text import beside, markdown_table, notes, share
@@ -98,12 +89,14 @@ class Real(Experiment):
         return result
 
 
-_INTRODUCTION = ("In brackets the published figure and ours minus it; ‡ where the accuracy, "
-                 "weighted accuracy or τ is more than .01 away. The paper's FaceAge is the full "
-                 "file of 250,249 votes; the subset of 48,627 has a fifth of them, so its figures "
-                 "are lower for every method and the published ones are not shown beside. ± is up "
-                 "to the sign of all scores. Seconds of one thread. Both sets do not record "
-                 "sides, so factor-bt runs without them.\n")  # fmt: skip
+_INTRODUCTION = (
+    "In brackets the published figure and ours minus it; ‡ where the accuracy, "
+    "weighted accuracy or τ is more than .01 away. The paper's FaceAge is the full "
+    "file of 250,249 votes; the subset of 48,627 has a fifth of them, so its figures "
+    "are lower for every method and the published ones are not shown beside. ± is up "
+    "to the sign of all scores. Seconds of one thread. Both sets do not record "
+    "sides, so factor-bt runs without them.\n"
+)
 _HEAD = ["method", "accuracy", "weighted accuracy", "τ", "accuracy ±", "τ ±", "seconds"]
 
 

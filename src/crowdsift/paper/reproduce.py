@@ -21,25 +21,33 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: str, out: Path, options: Options | None = None, *, jobs: int | None = None,
-    redo: Collection[str] = (), progress: Progress | None = None,
-) -> list[str]:  # fmt: skip
+    name: str,
+    out: Path,
+    options: Options | None = None,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
     """Run what is not finished of an experiment, then write its tables, figures and page."""
-    # `out`: the folder. It keeps every finished setting; the same call goes on where it was
-    # stopped; `redo`: methods whose results are dropped and made again; "all" starts the folder
-    # anew, also where it is of another version or of other options.
+    # `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped; `redo`: methods
+    # whose results are dropped and made again; "all" starts the folder anew, also where it is of another version or of
+    # other options.
     chosen = experiment(name, options or Options())
     for method in redo:
         if method != "all" and method not in MODELS:
-            raise RequestError(f"cannot redo {method!r}; give all or methods of "
-                               f"{', '.join(MODELS)}")  # fmt: skip
+            raise RequestError(f"cannot redo {method!r}; give all or methods of {', '.join(MODELS)}")
     return perform(chosen, out, jobs=jobs, redo=redo, progress=progress)
 
 
 def perform(
-    chosen: Experiment, out: Path, *, jobs: int | None = None, redo: Collection[str] = (),
+    chosen: Experiment,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
     progress: Progress | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Return the same for an experiment that is made already."""
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:

@@ -21,9 +21,9 @@ _LARGE = 1_000_000  # bytes of a table that is left out
 
 def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: bool = False) -> None:
     """Write results.md, and beside it results/ with tables and figures, of the runs in a folder."""
-    # `runs`: holds one folder for each experiment, under its name. Those that are missing are named
-    # on the page; of those that are not finished it shows what is there, and says so; `data`,
-    # `fetch`: as in the runs: a folder to look for data sets in first, and whether to download.
+    # `runs`: holds one folder for each experiment, under its name. Those that are missing are named on the page; of
+    # those that are not finished it shows what is there, and says so; `data`, `fetch`: as in the runs: a folder to look
+    # for data sets in first, and whether to download.
     found = {}
     for name in EXPERIMENTS:
         if (runs / name / "run.json").is_file():
@@ -46,9 +46,7 @@ def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: boo
     write_folder(out, {"results.md": "\n".join(parts).replace(FOLDER, "results/")})
 
 
-def _finished(
-    name: str, folder: Path, data: Path | None, fetch: bool
-) -> tuple[Experiment, list[Record]]:
+def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[Experiment, list[Record]]:
     """Return what is there of a run, under the options that it was made with."""
     options = made_with(folder, data, fetch)
     chosen = experiment(name, options)

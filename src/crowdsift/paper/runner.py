@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 Progress = Callable[[float, float, int, int], None]
 
 # What libraries of linear algebra read when they are loaded.
-_ONE_THREAD = (
-    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-)  # fmt: skip
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> None:
@@ -39,14 +37,12 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
     left = [(setting, methods) for setting, methods in left if methods]
     if not left:
         return
-    shares = [experiment.cost(setting) * len(methods) / len(experiment.methods(setting))
-              for setting, methods in left]  # fmt: skip
+    shares = [experiment.cost(setting) * len(methods) / len(experiment.methods(setting)) for setting, methods in left]
     total, done = sum(shares), 0.0
     if progress is not None:
         progress(0.0, total, 0, len(left))
     with _one_thread_each():
-        pool = ProcessPoolExecutor(min(jobs, len(left)), mp_context=get_context("spawn"),
-                                   initializer=_start_worker)  # fmt: skip
+        pool = ProcessPoolExecutor(min(jobs, len(left)), mp_context=get_context("spawn"), initializer=_start_worker)
         try:
             tasks = {
                 pool.submit(_work, type(experiment), experiment.options, setting, methods): share
@@ -72,9 +68,7 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
 _made: dict[tuple[type[Experiment], Options], Experiment] = {}  # in each process
 
 
-def _work(
-    kind: type[Experiment], options: Options, setting: Setting, methods: Sequence[str]
-) -> list[Record]:
+def _work(kind: type[Experiment], options: Options, setting: Setting, methods: Sequence[str]) -> list[Record]:
     """Run a setting; one experiment per process, so that data are read once."""
     if (kind, options) not in _made:
         _made[kind, options] = kind(options)

@@ -6,35 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crowdsift.lab.spam import KINDS
-from crowdsift.paper.base import (
-    DEFAULT,
-    EIGHT,
-    METRICS,
-    Experiment,
-    Options,
-    Page,
-    Record,
-    Setting,
-)
+from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Options, Page, Record, Setting
 from crowdsift.paper.figures import Figure, Line, Panel
 from crowdsift.paper.published import MISSING, Published
-from crowdsift.paper.summary import (
-    Cell,
-    Key,
-    Standing,
-    cells,
-    like_published,
-    mean_rows,
-    seeds_text,
-    standing,
-)
+from crowdsift.paper.summary import Cell, Key, Standing, cells, like_published, mean_rows, seeds_text, standing
 from crowdsift.paper.text import beside, figure_link, markdown_table
 from crowdsift.paper.votes import TITLES, RealVotes
 
 #: How many spammers are added, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
-_QUICK: dict[str, dict[str, tuple[int, ...]]] = {"passage": dict.fromkeys(KINDS, (20, 80, 233)),
-             "faceage_subset": {"random": (40,), "combined": (40,)}}  # fmt: skip
+_QUICK: dict[str, dict[str, tuple[int, ...]]] = {
+    "passage": dict.fromkeys(KINDS, (20, 80, 233)),
+    "faceage_subset": {"random": (40,), "combined": (40,)},
+}
 _SIZE = {"passage": 1.0, "faceage_subset": 9.0}
 _NAMES = ("data", "kind", "percent")
 _FAR = 0.01  # from the published figure, which has no standard error
@@ -52,10 +36,14 @@ class Spammers(Experiment):
 
     def settings(self) -> list[Setting]:
         """Return the smaller data set first, each seed by seed, few spammers first."""
-        return [{"data": data, "kind": kind, "percent": percent, "seed": seed}
-                for data in self._sets.names for seed in self.seeds for percent in PERCENTS
-                for kind in KINDS if not self.options.quick
-                or percent in _QUICK[data].get(kind, ())]  # fmt: skip
+        return [
+            {"data": data, "kind": kind, "percent": percent, "seed": seed}
+            for data in self._sets.names
+            for seed in self.seeds
+            for percent in PERCENTS
+            for kind in KINDS
+            if not self.options.quick or percent in _QUICK[data].get(kind, ())
+        ]
 
     def cost(self, setting: Setting) -> float:
         """As the number of votes."""
@@ -90,9 +78,7 @@ class Spammers(Experiment):
                 chosen = {k: v for k, v in found.items() if k[:2] == (data, kind)}
                 if chosen:
                     parts += [f"### {TITLES[data]}, {kind}\n", _table(chosen, published)]
-        return Page(
-            "\n".join(parts), figures, {"means": mean_rows(found, _NAMES, published.figure)},
-        )  # fmt: skip
+        return Page("\n".join(parts), figures, {"means": mean_rows(found, _NAMES, published.figure)})
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each data set by itself, as returned and up to sign."""
@@ -105,13 +91,15 @@ class Spammers(Experiment):
         return result
 
 
-_INTRODUCTION = ("Mean accuracy; in brackets the published figure and ours minus it, ‡ where it "
-                 "is more than .01 away. As in the paper the figures of methods that model "
-                 "workers are up to the sign of all scores, those of bt, rank-centrality and barp "
-                 "as returned (both are in the CSV). The largest accuracy of a row is bold. The "
-                 "votes do not record sides: every pair gets one fixed random side, so that side "
-                 "spammers agree with each other. The paper's FaceAge is the full file, so its "
-                 "figures are not beside those of the subset.\n")  # fmt: skip
+_INTRODUCTION = (
+    "Mean accuracy; in brackets the published figure and ours minus it, ‡ where it "
+    "is more than .01 away. As in the paper the figures of methods that model "
+    "workers are up to the sign of all scores, those of bt, rank-centrality and barp "
+    "as returned (both are in the CSV). The largest accuracy of a row is bold. The "
+    "votes do not record sides: every pair gets one fixed random side, so that side "
+    "spammers agree with each other. The paper's FaceAge is the full file, so its "
+    "figures are not beside those of the subset.\n"
+)
 
 
 def _table(found: dict[Key, dict[str, Cell]], published: Published) -> str:
@@ -142,11 +130,12 @@ def _figure(data: str, metric: str, found: dict[Key, dict[str, Cell]]) -> Figure
             name = like_published(method, metric)
             lines.append(
                 Line(
-                    method, [percent for percent, _ in points],
+                    method,
+                    [percent for percent, _ in points],
                     [cell.mean(name) for _, cell in points],
                     [cell.sd(name) if cell.seeds > 1 else 0.0 for _, cell in points],
                 )
-            )  # fmt: skip
+            )
         up = metric.replace("_", " ")
         panels.append(Panel(kind, "spammers added, %", up, lines, logarithmic=True))
     return Figure(f"spammers-{data}-{metric}", panels)

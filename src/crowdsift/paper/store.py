@@ -1,8 +1,8 @@
 """Finished settings, kept in a folder so that a run that was stopped goes on where it was.
 
-``run.json`` says what the folder holds, ``finished.jsonl`` has one line per method and setting,
-added the moment it is done. A line that was cut off when the run was killed is dropped. All
-tables are made of these two, in the order of the settings and not of their completion.
+``run.json`` says what the folder holds, ``finished.jsonl`` has one line per method and setting, added the moment it is
+done. A line that was cut off when the run was killed is dropped. All tables are made of these two, in the order of the
+settings and not of their completion.
 """
 
 from __future__ import annotations
@@ -65,8 +65,11 @@ class Store:
 
     def records(self) -> list[Record]:
         """Return what is done of what was asked for, in the order of the settings and methods."""
-        keys = [_key(setting, method) for setting in self.experiment.settings()
-                for method in self.experiment.methods(setting)]  # fmt: skip
+        keys = [
+            _key(setting, method)
+            for setting in self.experiment.settings()
+            for method in self.experiment.methods(setting)
+        ]
         return [self._records[key] for key in keys if key in self._records]
 
     def hold(self, records: list[Record]) -> None:
@@ -81,8 +84,10 @@ class Store:
         path = self.folder / _RUN
         found = _read_json(path) if path.exists() else None
         if found is None and any(entry.name != ".lock" for entry in self.folder.iterdir()):
-            raise RequestError(f"{self.folder} has files but no {_RUN}, so it is no folder of "
-                               "results; give a new or empty folder with --out")  # fmt: skip
+            raise RequestError(
+                f"{self.folder} has files but no {_RUN}, so it is no folder of "
+                "results; give a new or empty folder with --out"
+            )
         if found is not None:
             self._compare(found, wanted, anew)
         if anew:
@@ -97,20 +102,26 @@ class Store:
         if anew and "experiment" not in different:
             return
         if different:
-            result = "; ".join(f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now"
-                               for name in different)  # fmt: skip
+            result = "; ".join(
+                f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now" for name in different
+            )
             anyway = "" if anew else ", or start it anew with --redo all"
-            raise RequestError(f"{self.folder} holds results that cannot be mixed with these: "
-                               f"{result}. Give another folder with --out, use the same version "
-                               f"and options{anyway}")  # fmt: skip
+            raise RequestError(
+                f"{self.folder} holds results that cannot be mixed with these: "
+                f"{result}. Give another folder with --out, use the same version "
+                f"and options{anyway}"
+            )
 
     def _identity(self) -> dict[str, Any]:
         experiment, options = self.experiment, self.experiment.options
         return {
-            "experiment": experiment.name, "version": __version__, "quick": options.quick,
-            "tune": options.tune, "seeds": len(experiment.seeds),
+            "experiment": experiment.name,
+            "version": __version__,
+            "quick": options.quick,
+            "tune": options.tune,
+            "seeds": len(experiment.seeds),
             "inputs": {path.name: _digest(path) for path in experiment.inputs()},
-        }  # fmt: skip
+        }
 
     def _read(self) -> None:
         path = self.folder / _FINISHED
@@ -127,9 +138,7 @@ class Store:
                 record = _checked(json.loads(line.decode()))
                 self._records[_key(record["setting"], record["method"])] = record
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise RequestError(
-                    f"{path}, line {number}: damaged; remove that line, and it is done again"
-                ) from None
+                raise RequestError(f"{path}, line {number}: damaged; remove that line, and it is done again") from None
 
     def _forget(self, methods: Collection[str]) -> None:
         """Drop what some methods have done, so that they alone are run again."""
@@ -153,8 +162,12 @@ def _key(setting: Setting, method: str) -> str:
 def _checked(record: Any) -> Record:
     """Return a record with all that tables are made of; else a TypeError, or a KeyError."""
     kinds: dict[str, type | tuple[type, ...]] = {
-        "setting": dict, "method": str, "figures": dict, "seconds": (int, float), "note": str,
-    }  # fmt: skip
+        "setting": dict,
+        "method": str,
+        "figures": dict,
+        "seconds": (int, float),
+        "note": str,
+    }
     for name, kind in kinds.items():
         if not isinstance(record[name], kind):
             raise TypeError(name)

@@ -11,8 +11,8 @@ from crowdsift.paper.names import DEFAULT, EIGHT, FIGURES, METRICS, Record
 
 MARGIN = 0.001  # accuracies closer than this are a tie
 
-# The paper turns the scores of these by the truth, so that their published figures are up to
-# sign; those of the other three are as returned.
+# The paper turns the scores of these by the truth, so that their published figures are up to sign; those of the other
+# three are as returned.
 _TURNED = ("crowd-bt", "factor-bt", "htcv", "hbtl", "bora-em", DEFAULT)
 
 Key = tuple[Any, ...]
@@ -82,9 +82,10 @@ def like_published(method: str, metric: str) -> str:
 
 
 def mean_rows(
-    found: dict[Key, dict[str, Cell]], names: Sequence[str],
+    found: dict[Key, dict[str, Cell]],
+    names: Sequence[str],
     published: Callable[[Key, str, str], tuple[float, float] | None],
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """One row per setting and method: means, deviations, and the published figure beside."""
     # `published` gives the mean and the standard deviation (or NaN) of a metric.
     rows = []
@@ -121,9 +122,8 @@ class Standing:
 
 
 def standing(
-    found: dict[Key, dict[str, Cell]], figure: str | Callable[[Key], str] = "accuracy",
-    rivals: Sequence[str] = EIGHT,
-) -> Standing:  # fmt: skip
+    found: dict[Key, dict[str, Cell]], figure: str | Callable[[Key], str] = "accuracy", rivals: Sequence[str] = EIGHT
+) -> Standing:
     """Compare the means, setting by setting; the best rival is picked after the fact."""
     counts = {"beats": 0, "ties": 0, "loses": 0}
     for key, methods in found.items():

@@ -7,65 +7,47 @@ import time
 from collections.abc import Sequence
 
 from crowdsift.models import model
-from crowdsift.paper.base import (
-    DEFAULT,
-    EIGHT,
-    METRICS,
-    Experiment,
-    Page,
-    Record,
-    Setting,
-    fitted,
-    judged,
-)
+from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Page, Record, Setting, fitted, judged
 from crowdsift.paper.figures import Figure, Line, Panel
 from crowdsift.paper.oracle import ORACLE, oracle_scores
 from crowdsift.paper.published import MISSING, Published
-from crowdsift.paper.summary import (
-    Cell,
-    Key,
-    Standing,
-    cells,
-    like_published,
-    mean_rows,
-    seeds_text,
-    standing,
-)
+from crowdsift.paper.summary import Cell, Key, Standing, cells, like_published, mean_rows, seeds_text, standing
 from crowdsift.paper.text import beside, figure_link, markdown_table
 
 _NEAR = 2.0  # standard errors
-_COMPARED = ("In brackets the published figure and ours minus it; ‡ marks more than two standard "
-             "errors of that difference, ours and theirs taken together. As in the paper the "
-             "figures of methods that model workers are up to the sign of all scores, those of "
-             "bt, rank-centrality and barp as returned; the largest figure of a row (for β in "
-             "[-1,1] up to sign for all) is bold. The oracle is told the true β of every worker "
-             "and the variance of the scores: the limit for all. The means of accuracy compare "
-             "like this over all settings:\n")  # fmt: skip
-_WHY = ("Of differences that are chance alone about 6 % are beyond two standard errors (both are "
-        "estimated from ten seeds), and settings are not independent: with the same seed all "
-        "points of a sweep over workers or comparisons have the same true scores, in both ranges "
-        "of β, so that one draw shows in several rows. Where β is in [-1,1] and votes are few, "
-        "bora-em ends in one of two kinds of optimum, a good one or one with an accuracy near ½ "
-        "and a smaller likelihood; the mean then counts in how many seeds it fell into which, and "
-        "has no use for a normal error. In the same place bt, rank-centrality and barp have an "
-        "arbitrary sign. The published figures of the other likelihood methods are an early stop "
-        "of Adam without a penalty; ours are the optimum with a penalty of .01, which differs "
-        "most where votes are few.\n")  # fmt: skip
+_COMPARED = (
+    "In brackets the published figure and ours minus it; ‡ marks more than two standard "
+    "errors of that difference, ours and theirs taken together. As in the paper the "
+    "figures of methods that model workers are up to the sign of all scores, those of "
+    "bt, rank-centrality and barp as returned; the largest figure of a row (for β in "
+    "[-1,1] up to sign for all) is bold. The oracle is told the true β of every worker "
+    "and the variance of the scores: the limit for all. The means of accuracy compare "
+    "like this over all settings:\n"
+)
+_WHY = (
+    "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
+    "estimated from ten seeds), and settings are not independent: with the same seed all "
+    "points of a sweep over workers or comparisons have the same true scores, in both ranges "
+    "of β, so that one draw shows in several rows. Where β is in [-1,1] and votes are few, "
+    "bora-em ends in one of two kinds of optimum, a good one or one with an accuracy near ½ "
+    "and a smaller likelihood; the mean then counts in how many seeds it fell into which, and "
+    "has no use for a normal error. In the same place bt, rank-centrality and barp have an "
+    "arbitrary sign. The published figures of the other likelihood methods are an early stop "
+    "of Adam without a penalty; ours are the optimum with a penalty of .01, which differs "
+    "most where votes are few.\n"
+)
 
 #: What is held and what varies, as in the paper: items, workers, comparisons of every point.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "workers": tuple(
-        (200, workers, 25_000)
-        for workers in (500, 1000, 2000, 3000, 4000, 5000, 5500, 6000, 8000, 10_000)
+        (200, workers, 25_000) for workers in (500, 1000, 2000, 3000, 4000, 5000, 5500, 6000, 8000, 10_000)
     ),
     "comparisons": tuple(
         (100, 500, comparisons)
-        for comparisons in (
-            *(2000, 2500, 3000, 3500, 4000, 4500, 5000), *(10_000, 25_000, 50_000, 100_000),
-        )
+        for comparisons in (*(2000, 2500, 3000, 3500, 4000, 4500, 5000), *(10_000, 25_000, 50_000, 100_000))
     ),
     "items": tuple((items, 1000, 20_000) for items in (50, 100, 250, 500, 1000, 2000, 2250, 2500)),
-}  # fmt: skip
+}
 #: The ranges of the reliability.
 RANGES: dict[str, tuple[float, float]] = {"[-1,1]": (-1.0, 1.0), "[0,1]": (0.0, 1.0)}
 
@@ -88,15 +70,12 @@ class Synthetic(Experiment):
     def settings(self) -> list[Setting]:
         """Seed by seed, so that a run that is cut short has seen every point."""
         return [
-            {
-                "beta": beta, "sweep": sweep, "items": items, "workers": workers,
-                "comparisons": comparisons, "seed": seed,
-            }
+            {"beta": beta, "sweep": sweep, "items": items, "workers": workers, "comparisons": comparisons, "seed": seed}
             for seed in self.seeds
             for sweep in SWEEPS
             for beta in RANGES
             for items, workers, comparisons in self.points(sweep)
-        ]  # fmt: skip
+        ]
 
     def points(self, sweep: str) -> tuple[tuple[int, int, int], ...]:
         """Return the points of a sweep; a quick run has three, up to the middle."""
@@ -111,18 +90,19 @@ class Synthetic(Experiment):
 
     def cost(self, setting: Setting) -> float:
         """Seconds, roughly: the items' linear algebra, the workers, the votes."""
-        return float(
-            0.5 + setting["items"] / 200 + setting["workers"] / 800 + setting["comparisons"] / 4e4
-        )
+        return float(0.5 + setting["items"] / 200 + setting["workers"] / 800 + setting["comparisons"] / 4e4)
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
         """Methods on one simulated crowd."""
         from crowdsift.lab.simulation import simulate
 
         drawn = simulate(
-            setting["items"], setting["workers"], setting["comparisons"],
-            reliability=RANGES[setting["beta"]], seed=setting["seed"],
-        )  # fmt: skip
+            setting["items"],
+            setting["workers"],
+            setting["comparisons"],
+            reliability=RANGES[setting["beta"]],
+            seed=setting["seed"],
+        )
         votes = drawn.comparisons()
         records = []
         for name in methods:
@@ -151,16 +131,16 @@ class Synthetic(Experiment):
                 if chosen:
                     parts += [_heading(beta, sweep), _table(sweep, chosen, published)]
         return Page(
-            "\n".join(parts), [_figure(metric, found) for metric in METRICS],
+            "\n".join(parts),
+            [_figure(metric, found) for metric in METRICS],
             {"means": mean_rows(found, _NAMES, published.figure)},
-        )  # fmt: skip
+        )
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each range of reliabilities by itself."""
         found = cells(records)
         return {
-            f"β in {beta}": standing({k: v for k, v in found.items() if k[0] == beta}, judged_by)
-            for beta in RANGES
+            f"β in {beta}": standing({k: v for k, v in found.items() if k[0] == beta}, judged_by) for beta in RANGES
         }
 
 
@@ -207,9 +187,11 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
         seeds = cell.values["accuracy_up_to_sign"]
         lost = sum(value < 0.6 for value in seeds)
         note = f"; {lost} of its {len(seeds)} seeds are below .6" if lost else ""
-        lines.append(f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, "
-                     f"{distance:+.1f} standard errors; the other methods {others:+.4f} "
-                     f"(median){note}")  # fmt: skip
+        lines.append(
+            f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, "
+            f"{distance:+.1f} standard errors; the other methods {others:+.4f} "
+            f"(median){note}"
+        )
     if not lines:
         return ""
     return (
@@ -222,9 +204,11 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
 def _other_gap(key: Key, methods: dict[str, Cell], published: Published) -> float:
     """Return the others' median difference; with β in [-1, 1], of those whose sign is turned."""
     turned = judged_by(key) != "accuracy"
-    gaps = [_gap(key, name, cell, published) for name, cell in methods.items()
-            if name not in ("bora-em", DEFAULT)
-            and (not turned or like_published(name, "accuracy") != "accuracy")]  # fmt: skip
+    gaps = [
+        _gap(key, name, cell, published)
+        for name, cell in methods.items()
+        if name not in ("bora-em", DEFAULT) and (not turned or like_published(name, "accuracy") != "accuracy")
+    ]
     gaps = sorted(gap for gap in gaps if not math.isnan(gap))
     middle = len(gaps) // 2
     return math.nan if not gaps else (gaps[middle] + gaps[-1 - middle]) / 2
@@ -268,11 +252,12 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
                 figures = [(c, judged_by(k, metric)) for k, c in points]
                 lines.append(
                     Line(
-                        method, [k[2 + _VARIED[sweep]] for k, _ in points],
+                        method,
+                        [k[2 + _VARIED[sweep]] for k, _ in points],
                         [c.mean(name) for c, name in figures],
                         [c.sd(name) if c.seeds > 1 else 0.0 for c, name in figures],
                     )
-                )  # fmt: skip
+                )
             title, up = f"β in {beta}", metric.replace("_", " ")
             panels.append(Panel(title, sweep, up, lines, logarithmic=True))
     return Figure(f"synthetic-{metric}", panels)

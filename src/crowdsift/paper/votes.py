@@ -57,23 +57,16 @@ class RealVotes:
         """Return the votes."""
         return self._get(name).votes
 
-    def record(
-        self, setting: Setting, votes: Comparisons, chosen: str | Model, tune: bool = False
-    ) -> Record:
+    def record(self, setting: Setting, votes: Comparisons, chosen: str | Model, tune: bool = False) -> Record:
         """One method on votes about the items of the data set that the setting names."""
         from crowdsift.lab.evaluation import evaluate
 
         known = self._get(setting["data"])
         (row,) = evaluate(votes, known.truth, [chosen], classes=known.classes, threads=1, tune=tune)
         method, seconds, note = (row.pop(name) for name in ("method", "seconds", "note"))
-        return {
-            "setting": dict(setting), "method": method, "figures": row, "seconds": seconds,
-            "note": note,
-        }  # fmt: skip
+        return {"setting": dict(setting), "method": method, "figures": row, "seconds": seconds, "note": note}
 
-    def judged(
-        self, setting: Setting, method: str, scores: NDArray[np.float64], seconds: float, note: str
-    ) -> Record:
+    def judged(self, setting: Setting, method: str, scores: NDArray[np.float64], seconds: float, note: str) -> Record:
         """Return the record of scores, one for every item of the votes."""
         known = self._get(setting["data"])
         truth = np.array([known.truth[item] for item in known.votes.items])

@@ -1,7 +1,7 @@
 """The report of a fit: one HTML file that is complete in itself.
 
-Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `checks` judges
-them, `figures` draws, `page` puts all into the template.
+Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `checks` judges them, `figures`
+draws, `page` puts all into the template.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "Report", "make_report"]
 
 STAGES = (
-    "checking for copied answers", "predicting left-out votes", "leaving out flagged workers",
-    "drawing", "writing",
-)  # fmt: skip
+    "checking for copied answers",
+    "predicting left-out votes",
+    "leaving out flagged workers",
+    "drawing",
+    "writing",
+)
 
 
 class Report:
@@ -52,10 +55,16 @@ class Report:
 
 
 def make_report(
-    fit: Fit, votes: Comparisons | None = None, *, title: str | None = None,
-    command: str | None = None, refit: bool | None = None, threads: int | None = None,
-    path: str | os.PathLike[str] | None = None, progress: Callable[[str], None] | None = None,
-) -> Report:  # fmt: skip
+    fit: Fit,
+    votes: Comparisons | None = None,
+    *,
+    title: str | None = None,
+    command: str | None = None,
+    refit: bool | None = None,
+    threads: int | None = None,
+    path: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
     """Make the report of a fit; see `Fit.report`."""
     # `progress` is called with the name of every stage as it begins, see `STAGES`.
     from crowdsift.report.facts import gather
@@ -84,11 +93,16 @@ def _python_command(fit: Fit, source: str) -> str:
     votes = "votes" if source in ("votes", "-") else repr(source)
     summary = fit.summary
     options = {
-        "by": fit.by, "dependent_by": summary.get("dependent_by"),
+        "by": fit.by,
+        "dependent_by": summary.get("dependent_by"),
         "scale": summary.get("scale") if summary.get("scale") != "standard" else None,
-        "anchor": summary.get("anchor"), "level": fit.level if fit.level != LEVEL else None,
-    }  # fmt: skip
+        "anchor": summary.get("anchor"),
+        "level": fit.level if fit.level != LEVEL else None,
+    }
     more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
-    return ("import crowdsift\n" f"model = crowdsift.model({fit.method!r}, {given})\n"
-            f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
-            'fit.report("report.html")')  # fmt: skip
+    return (
+        "import crowdsift\n"
+        f"model = crowdsift.model({fit.method!r}, {given})\n"
+        f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
+        'fit.report("report.html")'
+    )

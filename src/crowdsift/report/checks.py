@@ -13,16 +13,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.dimensions import direction_sentence
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.scales import level_text, slope_of
-from crowdsift.results.words import (
-    abbreviated,
-    chance,
-    count,
-    item_label,
-    label,
-    many,
-    percent,
-    shortened,
-)
+from crowdsift.results.words import abbreviated, chance, count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +43,11 @@ CIRCLES = 3.0  # standard deviations
 _NAMED, _LONGEST = 3, 24
 _MIN_PROMPTS, _MAX_REPLY_VOTES = 20, 10  # votes are preferences: many contexts, few votes an item
 _ABOUT_RANKING = ("first", "leader", "separation", "item-votes", "connected")  # keys of checks
-_DEEDS = (("random", "answer", "at random"), ("one-sided", "follow", "only the side"),
-          ("adversarial", "answer", "the opposite"))  # fmt: skip
+_DEEDS = (
+    ("random", "answer", "at random"),
+    ("one-sided", "follow", "only the side"),
+    ("adversarial", "answer", "the opposite"),
+)
 _MAX_MORE = 100_000  # votes; beyond that two items are called too close
 
 
@@ -74,11 +68,25 @@ class Check:
 def run_checks(facts: Facts) -> list[Check]:
     """Return all checks that can be made, in the order in which a reader needs them."""
     found = [
-        _first_place(facts), _leader(facts), _separation(facts), _misfit(facts), _circles(facts),
-        _copies(facts), _drift(facts), _repeated_rows(facts), _item_votes(facts),
-        _worker_votes(facts), _connected(facts), _sign(facts), _converged(facts), _flagged(facts),
-        _one_worker(facts), _work_times(facts), _sides(facts), _calibration(facts),
-    ]  # fmt: skip
+        _first_place(facts),
+        _leader(facts),
+        _separation(facts),
+        _misfit(facts),
+        _circles(facts),
+        _copies(facts),
+        _drift(facts),
+        _repeated_rows(facts),
+        _item_votes(facts),
+        _worker_votes(facts),
+        _connected(facts),
+        _sign(facts),
+        _converged(facts),
+        _flagged(facts),
+        _one_worker(facts),
+        _work_times(facts),
+        _sides(facts),
+        _calibration(facts),
+    ]
     unasked = _ABOUT_RANKING if is_preferences(facts.fit) else ()
     return [check for check in found if check is not None and check.key not in unasked]
 
@@ -105,8 +113,11 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
         return lines
     if fit.summary.get("sign_unsettled"):
         sure = chance(float(fit.summary["sign_probability"] or 0.5))
-        return ["It is not settled which end of the ranking is up (this one with "
-                f"{sure}): pairs of known order (--gold) would settle it.", *lines]  # fmt: skip
+        return [
+            "It is not settled which end of the ranking is up (this one with "
+            f"{sure}): pairs of known order (--gold) would settle it.",
+            *lines,
+        ]
     may = np.flatnonzero((table["rank_lower"] == 1) & (table["comparisons"] > 0))
     shown = [0, 1, *may[1:_NAMED]]  # the best, the second, and others that may be the best
     names = [f"“{shortened(item_label(fit.labels[i], None), 60)}”" for i in shown]
@@ -124,8 +135,7 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
         *most, last = names[0], *names[2:]
         more = f"{count(len(may) - _NAMED)} more" if len(may) > _NAMED else ""
         listed = f"{', '.join([*most, last] if more else most)} and {more or last}"
-        found = (f"First place is open between {listed}; "
-                 f"{names[0]} is better than {names[1]} with {sure}.")  # fmt: skip
+        found = f"First place is open between {listed}; {names[0]} is better than {names[1]} with {sure}."
     return [found, *lines, *_more_votes(fit, may[1:])]
 
 
@@ -159,8 +169,10 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
-    return [f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would decide between these, "
-            "if the difference is as estimated."]  # fmt: skip
+    return [
+        f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would decide between these, "
+        "if the difference is as estimated."
+    ]
 
 
 def overall(checks: list[Check]) -> tuple[State, str, str]:
@@ -188,30 +200,38 @@ def _titles(titles: list[str]) -> str:
 def _first_place(facts: Facts) -> Check | None:
     joint = facts.evidence.joint
     if not facts.fit.summary.get("has_common", True):
-        return Check("first", "Common ranking", "bad", direction_sentence(facts.fit),
-                     "Look at the preference map: groups with different tastes.")  # fmt: skip
+        return Check(
+            "first",
+            "Common ranking",
+            "bad",
+            direction_sentence(facts.fit),
+            "Look at the preference map: groups with different tastes.",
+        )
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
         return None
     badges, level = first_badges(facts.fit, joint), level_text(facts.fit.level)
     apart, pairs = int(joint["above_next"].sum()), joint.height - 1
     rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
     if CLEAR in badges:
-        return Check("first", "First place", "good", f"One item is clearly the best ({level} "
-                     f"sure); {rest}")  # fmt: skip
+        return Check("first", "First place", "good", f"One item is clearly the best ({level} sure); {rest}")
     who = "One item is probably the best, but not clearly"
     if OPEN in badges:
         who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
-    return Check("first", "First place", "care", f"{who} ({level}); {rest}",
-                 "Name them together, or ask for votes on pairs of the first.")  # fmt: skip
+    return Check(
+        "first",
+        "First place",
+        "care",
+        f"{who} ({level}); {rest}",
+        "Name them together, or ask for votes on pairs of the first.",
+    )
 
 
 def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
     """Return what is said of first place, for every item: a place in `BADGES`."""
-    # Within a component, the leader is clearly first if nothing shown beside it leaves that open:
-    # its interval of ranks is 1 to 1, no other item's holds 1, the interval of its lead over every
-    # other item is above 0, and no other item shares first place in the statement about all items
-    # at once. Otherwise every item whose interval of ranks holds 1 may be first; a leader that is
-    # the only one of them is probably first.
+    # Within a component, the leader is clearly first if nothing shown beside it leaves that open: its interval of ranks
+    # is 1 to 1, no other item's holds 1, the interval of its lead over every other item is above 0, and no other item
+    # shares first place in the statement about all items at once. Otherwise every item whose interval of ranks holds 1
+    # may be first; a leader that is the only one of them is probably first.
     table, badges = fit.item_table, np.zeros(joint.height, np.int64)
     may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
     for component in np.unique(table["component"]):
@@ -221,9 +241,12 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
         leader, open_to = int(rows[0]), rows[may[rows]]
         lead = table["score"][leader] - table["score"][rows[1:]].astype(np.float64)
         error = difference_sd(fit, np.full(len(rows) - 1, leader), rows[1:])
-        clear = (len(open_to) == 1 and table["rank_upper"][leader] == 1
-                 and int(joint["shares_first"][rows].sum()) == 1
-                 and bool((lead > half_width(fit.level) * error).all()))  # fmt: skip
+        clear = (
+            len(open_to) == 1
+            and table["rank_upper"][leader] == 1
+            and int(joint["shares_first"][rows].sum()) == 1
+            and bool((lead > half_width(fit.level) * error).all())
+        )
         badges[open_to] = CLEAR if clear else PROBABLE if len(open_to) == 1 else OPEN
     return badges
 
@@ -247,11 +270,7 @@ def top_sentences(facts: Facts) -> list[str]:
 def first_place(facts: Facts) -> list[str]:
     """Return who is, or may be, the best; of one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
-    if (
-        table is None
-        or fit.summary.get("components") != 1
-        or not fit.summary.get("has_common", True)
-    ):
+    if table is None or fit.summary.get("components") != 1 or not fit.summary.get("has_common", True):
         return []
     badges, level = first_badges(fit, table), level_text(fit.level)
     first = np.flatnonzero(badges)
@@ -262,12 +281,16 @@ def first_place(facts: Facts) -> list[str]:
     if badges[first[0]] == CLEAR:
         return [f"“{names[0]}” is clearly the best ({level} sure)."]
     if badges[first[0]] == PROBABLE:
-        return [f"“{names[0]}” is probably the best ({best}), but {level} intervals of "
-                "ranks and differences leave that open."]  # fmt: skip
+        return [
+            f"“{names[0]}” is probably the best ({best}), but {level} intervals of "
+            "ranks and differences leave that open."
+        ]
     listed = ", ".join(f"“{name}”" for name in names[:_NAMED_FIRST])
     more = f" and {count(len(first) - _NAMED_FIRST)} more" if len(first) > _NAMED_FIRST else ""
-    return [f"First place is open between {listed}{more}: the best is one of them with {best}, "
-            f"the first of them with {chance(float(table['p_best'][first[0]]))}."]  # fmt: skip
+    return [
+        f"First place is open between {listed}{more}: the best is one of them with {best}, "
+        f"the first of them with {chance(float(table['p_best'][first[0]]))}."
+    ]
 
 
 def _leader(facts: Facts) -> Check | None:
@@ -277,9 +300,13 @@ def _leader(facts: Facts) -> Check | None:
     votes, total = found["votes"], float(found["total_votes"])
     fragile = votes is not None and (votes <= FRAGILE[0] or votes < FRAGILE[1] * total)
     nothing = votes is None and bool(found.get("note"))  # to take away
-    return Check("leader", "Votes the leader hangs on", "care" if fragile or nothing else "good",
-                 f"{found['text']}.",
-                 "A handful of votes decides who comes first." if fragile else "")  # fmt: skip
+    return Check(
+        "leader",
+        "Votes the leader hangs on",
+        "care" if fragile or nothing else "good",
+        f"{found['text']}.",
+        "A handful of votes decides who comes first." if fragile else "",
+    )
 
 
 def _separation(facts: Facts) -> Check | None:
@@ -304,14 +331,18 @@ def _misfit(facts: Facts) -> Check | None:
     beside = " beside the flagged ones" if facts.population.flagged.any() else ""
     title = "Misfitting workers"
     if not wrong.any():
-        return Check("misfit", title, "good", f"No worker{beside} is noisier than chance "
-                     "explains (infit).")  # fmt: skip
+        return Check("misfit", title, "good", f"No worker{beside} is noisier than chance explains (infit).")
     rows = np.flatnonzero(wrong)[np.argsort(-found.workers["infit"][wrong], kind="stable")]
     verb = "is" if len(rows) == 1 else "are"
-    return Check("misfit", title, "care", f"{count(len(rows))} of "
-                 f"{many(found.workers.height, 'worker')}{beside} {verb} noisier than chance "
-                 f"explains (infit): {_listed(found.workers['worker'][rows].tolist())}.",
-                 "Look at their votes: tired, another question, or another taste.")  # fmt: skip
+    return Check(
+        "misfit",
+        title,
+        "care",
+        f"{count(len(rows))} of "
+        f"{many(found.workers.height, 'worker')}{beside} {verb} noisier than chance "
+        f"explains (infit): {_listed(found.workers['worker'][rows].tolist())}.",
+        "Look at their votes: tired, another question, or another taste.",
+    )
 
 
 def _circles(facts: Facts) -> Check | None:
@@ -329,9 +360,13 @@ def _circles(facts: Facts) -> Check | None:
     number = facts.fit.summary.get("dimensions", 1)
     title = "One dimension" if number == 1 else f"{count(number)} dimensions"
     scales = "One scale does" if number == 1 else f"{title} do"
-    return Check("circles", title, "care" if wide else "good", finding,
-                 f"{scales} not explain these votes: look for groups of workers or of "
-                 "questions (--by)." if wide else "")  # fmt: skip
+    return Check(
+        "circles",
+        title,
+        "care" if wide else "good",
+        finding,
+        f"{scales} not explain these votes: look for groups of workers or of questions (--by)." if wide else "",
+    )
 
 
 def _copies(facts: Facts) -> Check | None:
@@ -340,8 +375,9 @@ def _copies(facts: Facts) -> Check | None:
         return None
     title = "Copied and repeated answers"
     if not found.groups and not found.repeats.height:
-        return Check("copies", title, "good", "No two workers answer too much alike, and nobody "
-                     "only repeats an earlier answer.")  # fmt: skip
+        return Check(
+            "copies", title, "good", "No two workers answer too much alike, and nobody only repeats an earlier answer."
+        )
     parts = [f"{_listed(group)} answer alike" for group in found.groups[:2]]
     if len(found.groups) > 2:
         parts.append(f"so do {many(len(found.groups) - 2, 'more group')}")
@@ -349,9 +385,13 @@ def _copies(facts: Facts) -> Check | None:
         who = _listed(found.repeats["worker"].tolist())
         parts.append(f"on the same pair again {who} gave the same answer too often")
     text = "; ".join(parts)
-    return Check("copies", title, "care", f"{text[0].upper()}{text[1:]}, beyond what scores "
-                 "explain.", "Votes that are not independent count too much: collapse or leave "
-                 "out the copies.")  # fmt: skip
+    return Check(
+        "copies",
+        title,
+        "care",
+        f"{text[0].upper()}{text[1:]}, beyond what scores explain.",
+        "Votes that are not independent count too much: collapse or leave out the copies.",
+    )
 
 
 def _drift(facts: Facts) -> Check | None:
@@ -359,11 +399,14 @@ def _drift(facts: Facts) -> Check | None:
     if not found:
         return None
     if not found["workers"]:
-        return Check("drift", "Change over time", "good", "Nobody's reliability changes with "
-                     "time.")  # fmt: skip
-    return Check("drift", "Change over time", "care",
-                 f"Reliability changes with time: {_listed(found['workers'])}.",
-                 "Look at early and late votes apart.")  # fmt: skip
+        return Check("drift", "Change over time", "good", "Nobody's reliability changes with time.")
+    return Check(
+        "drift",
+        "Change over time",
+        "care",
+        f"Reliability changes with time: {_listed(found['workers'])}.",
+        "Look at early and late votes apart.",
+    )
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
@@ -382,11 +425,13 @@ def _repeated_rows(facts: Facts) -> Check | None:
     if not repeated:
         return Check("repeats", title, "good", "No more rows equal each other than by chance.")
     return Check(
-        "repeats", title, "bad" if 10 * repeated > intake["used"] else "care",
+        "repeats",
+        title,
+        "bad" if 10 * repeated > intake["used"] else "care",
         f"{many(repeated, 'row')} of {count(intake['used'])} equal earlier rows, more than "
         "chance explains: they may have been uploaded twice.",
         "Remove them, or keep the first of equal rows with --unique COLUMNS.",
-    )  # fmt: skip
+    )
 
 
 def _item_votes(facts: Facts) -> Check:
@@ -394,8 +439,11 @@ def _item_votes(facts: Facts) -> Check:
     few = int((votes < FEW_ITEM_VOTES).sum())
     middle = float(np.median(votes))
     finding = f"Half of the items have {many(middle, 'vote')} or more; "
-    finding += (f"every item has at least {FEW_ITEM_VOTES}." if not few
-        else f"{count(few)} of {count(len(votes))} have fewer than {FEW_ITEM_VOTES}.")  # fmt: skip
+    finding += (
+        f"every item has at least {FEW_ITEM_VOTES}."
+        if not few
+        else f"{count(few)} of {count(len(votes))} have fewer than {FEW_ITEM_VOTES}."
+    )
     state: State = "good" if few <= 0.1 * len(votes) else "care"
     if middle < FEW_ITEM_VOTES / 2:
         state = "bad"
@@ -411,14 +459,22 @@ def _graded(value: float, limits: tuple[float, float]) -> State:
 def _worker_votes(facts: Facts) -> Check:
     title, votes = "Votes per worker", facts.population.votes
     if not len(votes):
-        return Check("worker-votes", title, "none", "The votes do not say who gave them.",
-                     "Record a worker for every vote: then bad voters can be found.")  # fmt: skip
+        return Check(
+            "worker-votes",
+            title,
+            "none",
+            "The votes do not say who gave them.",
+            "Record a worker for every vote: then bad voters can be found.",
+        )
     thin = votes < FEW_WORKER_VOTES
     share = float(votes[thin].sum() / votes.sum())
     finding = f"Half of the workers gave {many(float(np.median(votes)), 'vote')} or more; "
-    finding += (f"all gave at least {FEW_WORKER_VOTES}." if not thin.any()
-                else f"{count(int(thin.sum()))} of {count(len(votes))} gave fewer than "
-                f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes.")  # fmt: skip
+    finding += (
+        f"all gave at least {FEW_WORKER_VOTES}."
+        if not thin.any()
+        else f"{count(int(thin.sum()))} of {count(len(votes))} gave fewer than "
+        f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes."
+    )
     state = _graded(share, (0.2, 0.6))
     advice = "Let each worker judge more pairs: a few votes imply little about who gave them."
     return Check("worker-votes", title, state, finding, advice if state != "good" else "")
@@ -428,21 +484,25 @@ def _connected(facts: Facts) -> Check:
     number = int(facts.fit.summary.get("components", 1))
     title = "One connected scale"
     if number == 1:
-        return Check("connected", title, "good",
-                     "A chain of comparisons links every item with every other.")  # fmt: skip
+        return Check("connected", title, "good", "A chain of comparisons links every item with every other.")
     by = ", ".join(map(label, facts.fit.context_columns))
     if by and number == len({value for value, _ in facts.fit.labels}):
-        return Check("connected", title, "good",
-                     f"One scale for each {by}, {count(number)} in all, as asked for; each "
-                     "is connected.")  # fmt: skip
+        return Check(
+            "connected",
+            title,
+            "good",
+            f"One scale for each {by}, {count(number)} in all, as asked for; each is connected.",
+        )
     sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
     return Check(
-        "connected", title, "care",
+        "connected",
+        title,
+        "care",
         f"The items fall into {count(number)} groups ({shown} items) without a comparison "
         "between them. Ranks hold within a group only.",
         "If the groups should be on one scale, ask for votes on pairs across them.",
-    )  # fmt: skip
+    )
 
 
 def _sign(facts: Facts) -> Check:
@@ -451,23 +511,33 @@ def _sign(facts: Facts) -> Check:
     if agree is not None:
         return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
     if s.get("gold_pairs"):
-        return Check("sign", title, "none", "Pairs with a known answer settle it; how many agree "
-                     "with the ranking was not checked.")  # fmt: skip
+        return Check(
+            "sign",
+            title,
+            "none",
+            "Pairs with a known answer settle it; how many agree with the ranking was not checked.",
+        )
     if stated is None:
-        return Check("sign", title, "none",
-                     f"{facts.fit.method} takes the majority's word for which end is the "
-                     "better one.")  # fmt: skip
+        return Check(
+            "sign", title, "none", f"{facts.fit.method} takes the majority's word for which end is the better one."
+        )
     state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
-    result = {"good": "most informative workers vote with it",
+    result = {
+        "good": "most informative workers vote with it",
         "care": "only somewhat more informative workers vote with it than against it",
-        "bad": "about as many informative workers vote against it as with it"}[state]  # fmt: skip
+        "bad": "about as many informative workers vote against it as with it",
+    }[state]
     needed = s.get("gold_needed")
     advice = "The order itself is too uncertain for known answers to settle it: more votes first."
     if needed:
         advice = f"{many(int(needed), 'pair')} with a known answer would settle it: --gold FILE."
-    return Check("sign", title, state,
-                 f"The ranking is the right way up with {chance(stated)}: {result}.",
-                 advice if state != "good" else "")  # fmt: skip
+    return Check(
+        "sign",
+        title,
+        state,
+        f"The ranking is the right way up with {chance(stated)}: {result}.",
+        advice if state != "good" else "",
+    )
 
 
 def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
@@ -476,19 +546,21 @@ def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
     result += " with the ranking made without them."
     if agree > disagree:
         return Check("sign", title, "good", result)
-    return Check("sign", title, "bad", f"Only {result}",
-                 "The votes contradict the known answers: look at both.")  # fmt: skip
+    return Check("sign", title, "bad", f"Only {result}", "The votes contradict the known answers: look at both.")
 
 
 def _converged(facts: Facts) -> Check:
     s = facts.fit.summary
     how = f"{many(int(s['iterations']), 'iteration')}"
     if facts.fit.converged:
-        return Check("converged", "Convergence", "good",
-                     f"The calculation settled after {how}.")  # fmt: skip
-    return Check("converged", "Convergence", "bad",
-                 f"The calculation had not settled after {how}.",
-                 "Allow more iterations: --set most_iterations=2000.")  # fmt: skip
+        return Check("converged", "Convergence", "good", f"The calculation settled after {how}.")
+    return Check(
+        "converged",
+        "Convergence",
+        "bad",
+        f"The calculation had not settled after {how}.",
+        "Allow more iterations: --set most_iterations=2000.",
+    )
 
 
 def _flagged(facts: Facts) -> Check:
@@ -498,14 +570,17 @@ def _flagged(facts: Facts) -> Check:
         return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
     number = int(population.flagged.sum())
     if not number:
-        return Check("flagged", title, "good", "No worker is flagged as random, one-sided or "
-                     "adversarial.")  # fmt: skip
+        return Check("flagged", title, "good", "No worker is flagged as random, one-sided or adversarial.")
     state = _graded(population.flagged_share, FLAGGED_SHARE)
-    kinds = ", ".join(f"{count(int((population.verdict == word).sum()))} {word}"
-                      for word in ("random", "one-sided", "adversarial")
-                      if (population.verdict == word).any())  # fmt: skip
-    finding = (f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); "
-               f"they gave {percent(population.flagged_share)} of the votes.")  # fmt: skip
+    kinds = ", ".join(
+        f"{count(int((population.verdict == word).sum()))} {word}"
+        for word in ("random", "one-sided", "adversarial")
+        if (population.verdict == word).any()
+    )
+    finding = (
+        f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); "
+        f"they gave {percent(population.flagged_share)} of the votes."
+    )
     advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
     return Check("flagged", title, state, finding, advice)
 
@@ -518,8 +593,10 @@ def _one_worker(facts: Facts) -> Check:
     most = float(population.votes.max() / population.votes.sum())
     influence = float(population.influence[who])
     name = shortened(label(facts.fit.worker_table["worker"][who]), 40)
-    finding = (f"The busiest worker gave {percent(most)} of the votes; the most influential "
-               f"(“{name}”) has {percent(influence)} of the influence on the scores.")  # fmt: skip
+    finding = (
+        f"The busiest worker gave {percent(most)} of the votes; the most influential "
+        f"(“{name}”) has {percent(influence)} of the influence on the scores."
+    )
     state = _graded(max(most, influence), ONE_WORKER)
     advice = "One worker carries much of the ranking: let others judge the same pairs."
     return Check("one-worker", title, state, finding, advice if state != "good" else "")
@@ -538,9 +615,12 @@ def _work_times(facts: Facts) -> Check | None:
     quick = known & (seconds < QUICK * usual)
     flagged = quick & facts.population.flagged if facts.population.judged else np.zeros_like(quick)
     finding = f"Half of the workers take {usual:.3g} seconds or more for an answer; "
-    finding += ("nobody takes less than a third of that." if not quick.any()
+    finding += (
+        "nobody takes less than a third of that."
+        if not quick.any()
         else f"{count(int(quick.sum()))} of {count(int(known.sum()))} take less than a third of "
-        f"that, {count(int(flagged.sum()))} of them flagged by their votes.")  # fmt: skip
+        f"that, {count(int(flagged.sum()))} of them flagged by their votes."
+    )
     others = int((quick & ~flagged).sum())
     advice = "Look at the quick workers whose votes are not flagged." if others else ""
     finding += " Times are shown only; verdicts come from the votes."
@@ -550,9 +630,13 @@ def _work_times(facts: Facts) -> Check | None:
 def _sides(facts: Facts) -> Check:
     title = "Side bias"
     if facts.side_excess is None:
-        return Check("sides", title, "none", "The votes do not say which item stood on which "
-                     "side." if facts.votes is not None else "Needs the votes.",
-                     "Record left and right, and show items on a random side.")  # fmt: skip
+        return Check(
+            "sides",
+            title,
+            "none",
+            "The votes do not say which item stood on which side." if facts.votes is not None else "Needs the votes.",
+            "Record left and right, and show items on a random side.",
+        )
     excess, error, share = facts.side_excess
     side = "left" if excess > 0 else "right"
     clear = abs(excess) > 2.0 * error
@@ -571,8 +655,11 @@ def _sides(facts: Facts) -> Check:
         else "no more for one side than the scores explain"
     )
     finding = f"{percent(share)} of the decided votes went to the left item; {explained}. "
-    finding += (f"{many(int(always.sum()), 'worker')} nearly always chose one side." if always.any()
-                else "No worker nearly always chose one side.")  # fmt: skip
+    finding += (
+        f"{many(int(always.sum()), 'worker')} nearly always chose one side."
+        if always.any()
+        else "No worker nearly always chose one side."
+    )
     if modelled:
         finding += " The fit estimates a side bias of every worker and corrects the scores for it."
     advice = "Show every pair in both orders, and look at the one-sided workers."
@@ -584,12 +671,15 @@ def _calibration(facts: Facts) -> Check:
     if isinstance(found, str):
         return Check("calibration", title, "none", found)
     state = _graded(found.gap, CALIBRATION)
-    finding = (f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} "
-               "of them")  # fmt: skip
+    finding = f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} of them"
     if found.log_loss >= COIN:
-        return Check("calibration", title, "bad", f"{finding}, no better than a coin.",
-                     "These votes hold little that can be relied on: check how they were "
-                     "collected.")  # fmt: skip
+        return Check(
+            "calibration",
+            title,
+            "bad",
+            f"{finding}, no better than a coin.",
+            "These votes hold little that can be relied on: check how they were collected.",
+        )
     finding += (
         " and was as sure as it had reason to be."
         if state == "good"

@@ -42,14 +42,12 @@ _LEAST = 4.0  # votes on a pair
 _Z = 1.6448536269514722
 MOST_ITEMS = 300  # of which joint statements are made for a page
 _MOST_VOTES = 2_000_000  # whose statistics are computed for a page
-ABSENT = ("The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., "
-          "read by crowdsift.read.")  # fmt: skip
-IN_FILES = ("The votes are larger than the memory of this fit and stay in files; this would need "
-            "all of them at once.")  # fmt: skip
+ABSENT = "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read by crowdsift.read."
+IN_FILES = "The votes are larger than the memory of this fit and stay in files; this would need all of them at once."
 # A refit that takes longer, in seconds of one core, is made on request only.
 MOST_SECONDS = 8.0
-# Seconds of one distinct vote in one iteration, roughly; by work and not by the clock, so that the
-# same votes make the same report.
+# Seconds of one distinct vote in one iteration, roughly; by work and not by the clock, so that the same votes make the
+# same report.
 _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 
 
@@ -57,14 +55,12 @@ _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 class Facts:
     """All that a report states; a text gives the reason where something is not known.
 
-    `fit`, `votes`: what is reported on; the votes may be unknown; `population`: the workers;
-    `code`: the code in the votes of every row of the table of items; empty without votes;
-    `calibration`: predictions of left-out votes, or why there are none; `without`: the ranking
-    without flagged workers, or why there is none; `disputes`: divided pairs, or why there are none;
-    `side_excess`: share of decided votes for the left item beyond what the scores explain, its
-    standard error, and the share itself; None where sides are unknown; `fingerprint`: the start of
-    the SHA-256 of the votes as they were fitted; `evidence`: joint statements, statistics of fit,
-    copied answers.
+    `fit`, `votes`: what is reported on; the votes may be unknown; `population`: the workers; `code`: the code in the
+    votes of every row of the table of items; empty without votes; `calibration`: predictions of left-out votes, or why
+    there are none; `without`: the ranking without flagged workers, or why there is none; `disputes`: divided pairs, or
+    why there are none; `side_excess`: share of decided votes for the left item beyond what the scores explain, its
+    standard error, and the share itself; None where sides are unknown; `fingerprint`: the start of the SHA-256 of the
+    votes as they were fitted; `evidence`: joint statements, statistics of fit, copied answers.
     """
 
     fit: Fit
@@ -80,9 +76,13 @@ class Facts:
 
 
 def gather(
-    fit: Fit, votes: Comparisons | None = None, *, refit: bool | None = None,
-    threads: int | None = None, begin: Callable[[str], None] = lambda stage: None,
-) -> Facts:  # fmt: skip
+    fit: Fit,
+    votes: Comparisons | None = None,
+    *,
+    refit: bool | None = None,
+    threads: int | None = None,
+    begin: Callable[[str], None] = lambda stage: None,
+) -> Facts:
     """Return all facts; run the two refits only where they are cheap, or on request."""
     # `begin` is called with the name of every stage as it begins.
     votes = fit.votes if votes is None else votes
@@ -102,15 +102,26 @@ def gather(
     begin("leaving out flagged workers")
     without: Without | str = skipped if population.flagged.any() else ""
     return Facts(
-        fit=fit, votes=votes, population=population, code=code, calibration=calibration,
+        fit=fit,
+        votes=votes,
+        population=population,
+        code=code,
+        calibration=calibration,
         without=without
         or fit_without(
-            votes, model, population.flagged, scores, gold=read_gold(fit.gold, votes),
-            mirror=has_gold(fit), resources=where,
+            votes,
+            model,
+            population.flagged,
+            scores,
+            gold=read_gold(fit.gold, votes),
+            mirror=has_gold(fit),
+            resources=where,
         ),
-        disputes=disputed_pairs(votes, population.flagged), side_excess=_side_excess(fit, votes),
-        fingerprint=_fingerprint(votes), evidence=evidence,
-    )  # fmt: skip
+        disputes=disputed_pairs(votes, population.flagged),
+        side_excess=_side_excess(fit, votes),
+        fingerprint=_fingerprint(votes),
+        evidence=evidence,
+    )
 
 
 def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
@@ -124,8 +135,10 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
     cost = _refit_seconds(fit, votes)
     if refit or cost <= MOST_SECONDS:
         return ""
-    return (f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
-            "fit.report(..., refit=True) in Python does it.")  # fmt: skip
+    return (
+        f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
+        "fit.report(..., refit=True) in Python does it."
+    )
 
 
 def refit_model(fit: Fit) -> Model:
@@ -166,9 +179,11 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
     workers = votes.n_workers if votes.has_workers else 0
     same = len(code) == votes.n_items and code.min(initial=0) >= 0
     if not same or workers != fit.worker_table.height:
-        raise RequestError(f"these are not the votes of this fit: {votes.n_items} items and "
-                           f"{workers} workers here, {fit.item_table.height} and "
-                           f"{fit.worker_table.height} there, or other labels")  # fmt: skip
+        raise RequestError(
+            f"these are not the votes of this fit: {votes.n_items} items and "
+            f"{workers} workers here, {fit.item_table.height} and "
+            f"{fit.worker_table.height} there, or other labels"
+        )
     scores = np.empty(len(code))
     scores[code] = fit.item_table["score"]
     return code, scores
@@ -199,8 +214,8 @@ def _fingerprint(votes: Comparisons) -> str:
 class Evidence(NamedTuple):
     """Results of checks; None where a result is not known or would take long.
 
-    `joint`: what holds for all items at once, in the order of the table of items; `statistics`:
-    separation, agreement, triads and misfit; `copying`: who answers too much alike.
+    `joint`: what holds for all items at once, in the order of the table of items; `statistics`: separation, agreement,
+    triads and misfit; `copying`: who answers too much alike.
     """
 
     joint: Table | None = None
@@ -237,12 +252,11 @@ def joint_of(fit: Fit) -> Table | None:
 class Population:
     """The workers of a fit, in the order of its table.
 
-    `verdict`: a word each; empty where the method judges nobody; `flagged`: whose votes are to be
-    doubted; `votes`: votes each, weights counted; `influence`: each worker's share of what moved
-    the scores: votes times squared reliability; `left_share`, `decided`: share of the left item
-    among decided votes, NaN where sides are unknown; their number; `reasons`: why each has its
-    verdict; `level`: the reliability of a worker who clicks at random; `density`: points and
-    heights of the distribution of reliabilities, or None.
+    `verdict`: a word each; empty where the method judges nobody; `flagged`: whose votes are to be doubted; `votes`:
+    votes each, weights counted; `influence`: each worker's share of what moved the scores: votes times squared
+    reliability; `left_share`, `decided`: share of the left item among decided votes, NaN where sides are unknown; their
+    number; `reasons`: why each has its verdict; `level`: the reliability of a worker who clicks at random; `density`:
+    points and heights of the distribution of reliabilities, or None.
     """
 
     verdict: NDArray[np.str_]
@@ -274,21 +288,21 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
     level = random_level(model_of(fit))
     left, decided = side_shares(votes, table.height)
     verdict = table["verdict"].astype(str)
-    information = (
-        count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
-    )
+    information = count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
     return Population(
-        verdict=verdict, flagged=np.isin(verdict, FLAGGED), votes=count,
-        influence=information / max(float(information.sum()), 1e-300), left_share=left,
-        decided=decided, reasons=reasons(table, level, fit.summary.get("sign_probability"),
-                                         fit.summary.get("direction", "common")),
-        level=level, density=reliability_density(fit),
-    )  # fmt: skip
+        verdict=verdict,
+        flagged=np.isin(verdict, FLAGGED),
+        votes=count,
+        influence=information / max(float(information.sum()), 1e-300),
+        left_share=left,
+        decided=decided,
+        reasons=reasons(table, level, fit.summary.get("sign_probability"), fit.summary.get("direction", "common")),
+        level=level,
+        density=reliability_density(fit),
+    )
 
 
-def reliability_density(
-    fit: Fit, points: int = 121
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+def reliability_density(fit: Fit, points: int = 121) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return the distribution of reliabilities: the mean of all workers' posteriors."""
     # In `sift` this is, but for its small prior part, the distribution that was learned.
     table = fit.worker_table
@@ -343,11 +357,13 @@ def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 1
     order = order[(total[order] >= _LEAST) & (low[order] > 0.0)][:most]
     return [
         Dispute(
-            int(pairs.first[i]), int(pairs.second[i]), round(float(total[i] * share[i]), 2),
+            int(pairs.first[i]),
+            int(pairs.second[i]),
+            round(float(total[i] * share[i]), 2),
             round(float(total[i] * (1.0 - share[i])), 2),
         )
         for i in order
-    ]  # fmt: skip
+    ]
 
 
 def _wilson_lower(share: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:

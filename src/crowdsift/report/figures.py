@@ -1,7 +1,7 @@
 """The figures of a report: described once in units of their data, drawn as SVG for any width.
 
-A `Chart` has axes and layers; `draw` makes SVG of it and `crowdsift.plots` axes of matplotlib.
-Figures that only a page shows draw themselves.
+A `Chart` has axes and layers; `draw` makes SVG of it and `crowdsift.plots` axes of matplotlib. Figures that only a page
+shows draw themselves.
 """
 
 from __future__ import annotations
@@ -20,15 +20,7 @@ from crowdsift.fitting.refit import ranks_over_updates
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import MOST_ITEMS, VERDICTS
 from crowdsift.results.reasons import typical_reliability
-from crowdsift.results.words import (
-    abbreviated,
-    count,
-    item_label,
-    label,
-    many,
-    percent,
-    shortened,
-)
+from crowdsift.results.words import abbreviated, count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,9 +49,9 @@ _TIP = 300  # characters of a label under the pointer
 class Chart:
     """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
 
-    `title`: what the figure shows, for those who cannot see it; `x`, `y`, `marks`: the axes and the
-    layers; `height`, `left`, `right`: of the SVG, in pixels; the right margin of a wide and of a
-    narrow screen; `square`: whether the SVG is as high as wide, and `height` at most.
+    `title`: what the figure shows, for those who cannot see it; `x`, `y`, `marks`: the axes and the layers; `height`,
+    `left`, `right`: of the SVG, in pixels; the right margin of a wide and of a narrow screen; `square`: whether the SVG
+    is as high as wide, and `height` at most.
     """
 
     title: str
@@ -85,11 +77,10 @@ class Axis(NamedTuple):
 class Mark(NamedTuple):
     """One layer of a chart, in units of its axes.
 
-    `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]),
-    dots, cloud (dots too many for tips), rays (lines from the origin), or names (the tips as
-    labels, as many as there is room for, the first of them first); `x`, `y`: its points; `kind`:
-    what it shows, which decides its colours; a class of the page's style; `name`, `tips`: the name
-    of the layer, and a text for every dot; `size`: the radius of dots, in pixels.
+    `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots, cloud (dots
+    too many for tips), rays (lines from the origin), or names (the tips as labels, as many as there is room for, the
+    first of them first); `x`, `y`: its points; `kind`: what it shows, which decides its colours; a class of the page's
+    style; `name`, `tips`: the name of the layer, and a text for every dot; `size`: the radius of dots, in pixels.
     """
 
     shape: Literal["area", "line", "level", "box", "dots", "cloud", "rays", "names"]
@@ -159,8 +150,9 @@ def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) ->
         wide = _LETTER * len(name)
         for left in (at + 8.0, at - 8.0 - wide):
             box = (left, up - 8.0, left + wide, up + 6.0)
-            free = not any(box[0] < other[2] and other[0] < box[2] and box[1] < other[3]
-                           and other[1] < box[3] for other in taken)  # fmt: skip
+            free = not any(
+                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
+            )
             if free and left > 2.0 and left + wide < picture.width - 2.0:
                 taken.append(box)
                 picture.label(left, up + 4.0, isolated(name), mark.kind, tip)
@@ -170,8 +162,8 @@ def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) ->
 def map_chart(fit: Fit) -> Chart | None:
     """Return the preference map: items as points and workers as rays in the first two dimensions.
 
-    Weights are drawn in units in which the longest, but for the longest two of a hundred, reaches
-    the items furthest out. Of many items those furthest out are shown. None with one dimension.
+    Weights are drawn in units in which the longest, but for the longest two of a hundred, reaches the items furthest
+    out. Of many items those furthest out are shown. None with one dimension.
     """
     items, workers = fit.item_table, fit.worker_table
     if "position_2" not in items or "weight_2" not in workers:
@@ -186,8 +178,9 @@ def map_chart(fit: Fit) -> Chart | None:
     for word in [*VERDICTS[::-1], ""]:
         members = np.flatnonzero(workers["verdict"] == word)
         kind, (x, y), name = f"v-{word or 'none'}", weight[:, members], word or "no verdict"
-        tips = [f"{isolated(shortened(label(workers['worker'][i]), 60))}: {name}" for i in
-                (members.tolist() if few else ())]  # fmt: skip
+        tips = [
+            f"{isolated(shortened(label(workers['worker'][i]), 60))}: {name}" for i in (members.tolist() if few else ())
+        ]
         if few:
             marks.append(Mark("rays", x, y, kind))
         marks.append(Mark("dots" if few else "cloud", x, y, f"dot {kind}", name, tips, 2.5))
@@ -234,8 +227,11 @@ def workers_chart(fit: Fit, population: Population) -> Chart | None:
         for i in members.tolist() if few else ():
             tip = f"{isolated(shortened(label(names[i]), 60))}: {name}, reliability "
             tips.append(f"{tip}{reliability[i]:.2f}, {many(votes[i], 'vote')}")
-        marks.append(Mark("dots" if few else "cloud", votes[members], reliability[members],
-                          f"dot v-{word or 'none'}", name, tips))  # fmt: skip
+        marks.append(
+            Mark(
+                "dots" if few else "cloud", votes[members], reliability[members], f"dot v-{word or 'none'}", name, tips
+            )
+        )
     title = "Reliability of every worker against its number of votes"
     return Chart(title, x, y, marks, 400.0, right=(110.0, 12.0))  # room for names of levels
 
@@ -255,8 +251,10 @@ def scores_chart(fit: Fit) -> Chart:
     ends = np.concatenate([score, lower[known], upper[known]])
     place = take[known] + 1.0
     outline = np.concatenate([upper[known], lower[known][::-1]])
-    marks = [Mark("area", np.concatenate([place, place[::-1]]).astype(np.float64), outline, "band"),
-             Mark("line", 1.0 + take.astype(np.float64), score[take], "curve")]  # fmt: skip
+    marks = [
+        Mark("area", np.concatenate([place, place[::-1]]).astype(np.float64), outline, "band"),
+        Mark("line", 1.0 + take.astype(np.float64), score[take], "curve"),
+    ]
     x, y = Axis("rank", 1, k), Axis("score", float(ends.min()), float(ends.max()))
     title = "Scores of all items from the best to the worst"
     return Chart(title, x, y, marks, 300.0, right=(26.0, 26.0))
@@ -280,9 +278,11 @@ def calibration_chart(found: Calibration) -> Chart:
         f"predicted {percent(p)}, observed {percent(seen)}, {many(votes, 'vote')}"
         for p, seen, votes in zip(found.predicted, found.observed, found.votes, strict=True)
     ]
-    marks = [Mark("line", np.array([50.0, 100.0]), np.array([50.0, 100.0]), "ideal"),
-             Mark("box", predicted, expected, "expected"),
-             Mark("dots", predicted, observed, "dot curve-dot", tips=tips)]  # fmt: skip
+    marks = [
+        Mark("line", np.array([50.0, 100.0]), np.array([50.0, 100.0]), "ideal"),
+        Mark("box", predicted, expected, "expected"),
+        Mark("dots", predicted, observed, "dot curve-dot", tips=tips),
+    ]
     x = Axis("predicted, % for the favourite", 50.0, 100.0)
     y = Axis("observed, %", floor, 100.0)
     title = "Predicted and observed shares of left-out votes"
@@ -438,20 +438,24 @@ def verdict_shares(population: Population) -> list[tuple[str, int, float]]:
     """Return every verdict that was given, how many workers have it, and their share of votes."""
     total = max(float(population.votes.sum()), 1e-300)
     members = ((word, population.verdict == word) for word in VERDICTS)
-    return [(word, int(mine.sum()), float(population.votes[mine].sum()) / total)
-            for word, mine in members if mine.any()]  # fmt: skip
+    return [
+        (word, int(mine.sum()), float(population.votes[mine].sum()) / total) for word, mine in members if mine.any()
+    ]
 
 
 def verdict_bar(population: Population) -> str:
     """Return the votes by the verdict on who gave them, as one bar over the whole width."""
     parts, at = [], 0.0
     for word, workers, share in verdict_shares(population):
-        parts.append(f'<rect x="{100 * at:.2f}%" width="{100 * share:.2f}%" height="100%" '
+        parts.append(
+            f'<rect x="{100 * at:.2f}%" width="{100 * share:.2f}%" height="100%" '
             f'class="fill v-{word}"><title>{word}: {count(workers)} workers, {percent(share)} of '
-            "the votes</title></rect>")  # fmt: skip
+            "the votes</title></rect>"
+        )
         at += share
-    return ('<svg class="share" width="100%" height="18" role="img" '
-            f'aria-label="Votes by verdict">{"".join(parts)}</svg>')  # fmt: skip
+    return (
+        f'<svg class="share" width="100%" height="18" role="img" aria-label="Votes by verdict">{"".join(parts)}</svg>'
+    )
 
 
 class Drawing:
@@ -465,22 +469,22 @@ class Drawing:
     def text(self) -> str:
         """Return the finished picture."""
         title = escape(self._title)
-        return (f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
-                f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
-                f'aria-label="{title}">' + "".join(self._parts) + "</svg>")  # fmt: skip
+        return (
+            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
+            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
+            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
+        )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """Add a straight line."""
         self._parts.append(
-            f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" '
-            f'class="{kind}"/>'
+            f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" class="{kind}"/>'
         )
 
     def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
         """Add a circle, with a text that appears under the pointer."""
         self._parts.append(
-            f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">'
-            f"{_title(tip)}</circle>"
+            f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">{_title(tip)}</circle>'
         )
 
     def rectangle(self, x: float, y: float, width: float, height: float, kind: str) -> None:
@@ -496,9 +500,7 @@ class Drawing:
         if joined:
             self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
 
-    def rays(
-        self, origin: tuple[float, float], ends: Iterable[tuple[float, float]], kind: str
-    ) -> None:
+    def rays(self, origin: tuple[float, float], ends: Iterable[tuple[float, float]], kind: str) -> None:
         """Add lines from one point to many as one shape."""
         start = f"M{number(origin[0])} {number(origin[1])}"
         joined = "".join(f"{start}L{number(x)} {number(y)}" for x, y in ends)
@@ -518,8 +520,7 @@ class Drawing:
 
     def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
         """Add text; its class decides anchor and size."""
-        self._parts.append(f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
-                           f"{escape(text)}{_title(tip)}</text>")  # fmt: skip
+        self._parts.append(f'<text x="{number(x)}" y="{number(y)}" class="{kind}">{escape(text)}{_title(tip)}</text>')
 
     def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
         """Add grid lines, tick labels and the title of a horizontal axis."""
@@ -556,18 +557,14 @@ def isolated(text: str) -> str:
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
     """Return the labels of ticks, all with as many decimals as one of them needs."""
-    decimals = next(
-        (n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7
-    )
+    decimals = next((n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7)
     return [f"{t:,.{decimals}f}".replace("-", "\u2212") for t in ticks]
 
 
 class Scale:
     """A linear (or logarithmic) map from values to coordinates."""
 
-    def __init__(
-        self, low: float, high: float, begin: float, end: float, *, log: bool = False
-    ) -> None:
+    def __init__(self, low: float, high: float, begin: float, end: float, *, log: bool = False) -> None:
         self.log, self.low, self.high = log, low, high
         self._low, self._high = (log10(low), log10(high)) if log else (low, high)
         self._begin, self._end = begin, end
@@ -585,8 +582,12 @@ class Scale:
         powers = range(floor(self._low), ceil(self._high) + 1)
         decades = self._high - self._low
         steps = tuple(range(1, 10)) if decades < 0.7 else (1, 2, 5) if decades < 3 else (1,)
-        return [step * 10.0**power for power in powers for step in steps
-                if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001]  # fmt: skip
+        return [
+            step * 10.0**power
+            for power in powers
+            for step in steps
+            if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001
+        ]
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:

@@ -25,10 +25,7 @@ from crowdsift.report.checks import (
     top_sentences,
 )
 from crowdsift.report.facts import VERDICTS
-from crowdsift.results.dimensions import (
-    dimension_sentences,
-    direction_sentence,
-)
+from crowdsift.results.dimensions import dimension_sentences, direction_sentence
 from crowdsift.results.reasons import OTHERS, SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.summary import gold_sentence
@@ -76,32 +73,55 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     from markupsafe import Markup
 
     templates = environment()
-    style, script = ((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-                     for name in ("report.css", "report.js"))  # fmt: skip
+    style, script = (
+        (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
+    )
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
     items, workers, whole = item_columns(facts), worker_columns(facts), overall_columns(facts)
-    shown = {"items": _texts(items, "score", items["digits"], 0.0), "whole": whole
-             and _texts(whole, "score", items["digits"], 0.0),
-             "workers": _texts(workers, "reliability", 2, workers["level"])}  # fmt: skip
+    shown = {
+        "items": _texts(items, "score", items["digits"], 0.0),
+        "whole": whole and _texts(whole, "score", items["digits"], 0.0),
+        "workers": _texts(workers, "reliability", 2, workers["level"]),
+    }
     return templates.get_template("report.html").render(
-        title=title, summary=facts.fit.summary, parameters=facts.fit.parameters, command=command,
-        level=level_text(facts.fit.level), facts=facts, state=state, answer=answer,
-        sentence=sentence, checks=checks, **_sentences(facts), items=items, **scale_words(facts),
-        whole=whole, texts=shown, followed=what_is_followed(facts.fit), workers=workers,
-        first_rows=FIRST_ROWS, trace_name=figures.trace_name(facts.fit.method),
-        verdicts=figures.verdict_shares(facts.population), without=_without(facts),
+        title=title,
+        summary=facts.fit.summary,
+        parameters=facts.fit.parameters,
+        command=command,
+        level=level_text(facts.fit.level),
+        facts=facts,
+        state=state,
+        answer=answer,
+        sentence=sentence,
+        checks=checks,
+        **_sentences(facts),
+        items=items,
+        **scale_words(facts),
+        whole=whole,
+        texts=shown,
+        followed=what_is_followed(facts.fit),
+        workers=workers,
+        first_rows=FIRST_ROWS,
+        trace_name=figures.trace_name(facts.fit.method),
+        verdicts=figures.verdict_shares(facts.population),
+        without=_without(facts),
         disputes=_disputes(facts),
-        calibration=None if isinstance(facts.calibration, str) else facts.calibration, parts=PARTS,
+        calibration=None if isinstance(facts.calibration, str) else facts.calibration,
+        parts=PARTS,
         pictures={name: Markup(text) for name, text in _pictures(facts).items()},
-        style=Markup(style), script=Markup(script), style_hash=_hash(style),
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
         script_hash=_hash(script),
-        data=Markup(
-            as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})
-        ),
-        BADGES=BADGES, count=count, most_groups=MOST_GROUPS, many=many, percent=percent,
+        data=Markup(as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})),
+        BADGES=BADGES,
+        count=count,
+        most_groups=MOST_GROUPS,
+        many=many,
+        percent=percent,
         chance=chance,
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -110,9 +130,12 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def _hash(text: str) -> str:
@@ -120,9 +143,7 @@ def _hash(text: str) -> str:
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
 
 
-def bar(
-    value: float | None, low: float | None, high: float | None, scale: list[float]
-) -> list[str]:
+def bar(value: float | None, low: float | None, high: float | None, scale: list[float]) -> list[str]:
     """Return the positions of a value and the ends of its interval, in per cent of the width."""
     width = (scale[1] - scale[0]) or 1.0
     ends = [value if end is None else end for end in (low, high)]
@@ -136,16 +157,16 @@ def _pictures(facts: Facts) -> dict[str, str]:
     trace = fit.trace if np.isfinite(fit.trace).all() and len(set(fit.trace)) > 1 else ()
     charts = {
         "scores": figures.scores_chart(fit) if overview else None,
-        "workers": figures.workers_chart(fit, population), "map": figures.map_chart(fit),
-        "calibration": None
-        if isinstance(calibration, str)
-        else figures.calibration_chart(calibration),
+        "workers": figures.workers_chart(fit, population),
+        "map": figures.map_chart(fit),
+        "calibration": None if isinstance(calibration, str) else figures.calibration_chart(calibration),
         "convergence": figures.convergence_chart(fit.method, trace) if trace else None,
-    }  # fmt: skip
+    }
     drawn: dict[str, figures.Drawn | None] = {
-        "history": figures.history_figure(facts), "matrix": figures.matrix_figure(facts),
+        "history": figures.history_figure(facts),
+        "matrix": figures.matrix_figure(facts),
         "without": figures.without_figure(facts),
-    }  # fmt: skip
+    }
     for name, chart in charts.items():
         drawn[name] = None if chart is None else partial(figures.draw, chart)
     made = {"share": figures.verdict_bar(population) if population.judged else ""}
@@ -164,21 +185,29 @@ def _without(facts: Facts) -> dict[str, Any]:
     move = np.where(after > 0, before - after, 0)
     order = np.lexsort((before, -np.abs(move)))[:_MOVERS]
     names, by = facts.fit.labels, facts.fit.summary.get("by")
-    best = {side: set(np.flatnonzero((ranks > 0) & (ranks <= 10)).tolist()) for side, ranks in (
-        ("before", before), ("after", after))}  # fmt: skip
+    best = {
+        side: set(np.flatnonzero((ranks > 0) & (ranks <= 10)).tolist())
+        for side, ranks in (("before", before), ("after", after))
+    }
     return {
-        "why_not": "", "tau": found.tau, "lost": found.lost, "components": found.components,
-        "kept_best": len(best["before"] & best["after"]), "best": len(best["before"]),
-        "same_first": bool((before == 1)[after == 1].any()), "moved": int((move != 0).sum()),
+        "why_not": "",
+        "tau": found.tau,
+        "lost": found.lost,
+        "components": found.components,
+        "kept_best": len(best["before"] & best["after"]),
+        "best": len(best["before"]),
+        "same_first": bool((before == 1)[after == 1].any()),
+        "moved": int((move != 0).sum()),
         "movers": [
             {
-                "name": shortened(item_label(names[i], by), LONGEST_NAME), "before": int(before[i]),
+                "name": shortened(item_label(names[i], by), LONGEST_NAME),
+                "before": int(before[i]),
                 "after": int(after[i]),
             }
             for i in order.tolist()
             if move[i]
         ],
-    }  # fmt: skip
+    }
 
 
 def _disputes(facts: Facts) -> dict[str, Any]:
@@ -187,10 +216,7 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     if isinstance(found, str):
         return {"why_not": found, "pairs": []}
     if not found:
-        return {
-            "why_not": "No pair has four votes with some on each side, so no dispute can be seen.",
-            "pairs": [],
-        }
+        return {"why_not": "No pair has four votes with some on each side, so no dispute can be seen.", "pairs": []}
     assert facts.votes is not None
     names, by = facts.votes.items, facts.votes.by
     row = np.empty(len(facts.code), np.int64)
@@ -206,11 +232,13 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     pairs = [
         {
             "first": shortened(item_label(names[one], by), LONGEST_NAME),
-            "second": shortened(item_label(names[two], by), LONGEST_NAME), "votes_first": for_one,
-            "votes_second": for_two, "sure": chance,
+            "second": shortened(item_label(names[two], by), LONGEST_NAME),
+            "votes_first": for_one,
+            "votes_second": for_two,
+            "sure": chance,
         }
         for (one, two, for_one, for_two), chance in zip(ordered, sure, strict=True)
-    ]  # fmt: skip
+    ]
     return {"why_not": "", "pairs": pairs}
 
 
@@ -218,12 +246,15 @@ def _sentences(facts: Facts) -> dict[str, Any]:
     """Return the sentences of the page by their names in the template."""
     fit = facts.fit
     return {
-        "top": top_sentences(facts), "headline": headline(fit, first_place(facts)),
+        "top": top_sentences(facts),
+        "headline": headline(fit, first_place(facts)),
         "training": _training(facts) if is_preferences(fit) else "",
-        "ranking": fit.summary.get("has_common", True), "direction": direction_sentence(fit),
-        "dimensions": dimension_sentences(fit), "about_gold": gold_sentence(fit.summary),
+        "ranking": fit.summary.get("has_common", True),
+        "direction": direction_sentence(fit),
+        "dimensions": dimension_sentences(fit),
+        "about_gold": gold_sentence(fit.summary),
         "others": OTHERS[fit.summary.get("direction", "common")],
-    }  # fmt: skip
+    }
 
 
 def _training(facts: Facts) -> str:
@@ -238,12 +269,13 @@ def _training(facts: Facts) -> str:
         return ""
     better = np.array(found, np.float64)
     right = np.where(votes.outcome[rows] > 0.5, better, 1.0 - better)
-    mean, kept = (float(np.average(each, weights=votes.weight[rows]))
-                  for each in (right, right >= _KEEP))  # fmt: skip
-    return (f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
-            f"with a probability of {percent(_KEEP)} or more. crowdsift export --keep {_KEEP} "
-            "keeps those; without --keep every vote gets its probability, a soft label and a "
-            "weight.")  # fmt: skip
+    mean, kept = (float(np.average(each, weights=votes.weight[rows])) for each in (right, right >= _KEEP))
+    return (
+        f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
+        f"with a probability of {percent(_KEEP)} or more. crowdsift export --keep {_KEEP} "
+        "keeps those; without --keep every vote gets its probability, a soft label and a "
+        "weight."
+    )
 
 
 def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:
@@ -260,16 +292,21 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
     scale, score = table["scale"], partial(decimal, digits=digits)
     nothing = level if value == "reliability" else None
     columns: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
-        value: (score, (value,)), "rank": (count, ("rank",)),
+        value: (score, (value,)),
+        "rank": (count, ("rank",)),
         "ranks": ("{:,.0f}–{:,.0f}".format, ("rank_lower", "rank_upper")),
-        "votes": (count, ("votes",)), "agreement": (percent, ("agreement",)),
-        "left": (percent, ("left",)), "side_bias": (partial(decimal, digits=1), ("side_bias",)),
-    }  # fmt: skip
-    found: dict[str, Any] = {name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
-                for name, (write, names) in columns.items() if names[0] in table}  # fmt: skip
+        "votes": (count, ("votes",)),
+        "agreement": (percent, ("agreement",)),
+        "left": (percent, ("left",)),
+        "side_bias": (partial(decimal, digits=1), ("side_bias",)),
+    }
+    found: dict[str, Any] = {
+        name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
+        for name, (write, names) in columns.items()
+        if names[0] in table
+    }
     limits = [table[name][:FIRST_ROWS] for name in ("lower", "upper")]
-    found["ends"] = [interval_text(low, high, digits, nothing)
-          for low, high in zip(*limits, strict=True)]  # fmt: skip
+    found["ends"] = [interval_text(low, high, digits, nothing) for low, high in zip(*limits, strict=True)]
     rows = zip(table[value][:FIRST_ROWS], *limits, strict=True)
     found["bars"] = [[] if at is None else bar(at, low, high, scale) for at, low, high in rows]
     inside = scale[0] < level < scale[1]
@@ -304,10 +341,14 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
     severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
     order = np.lexsort((np.arange(table.height), -population.votes, severity))
     columns = {
-        "verdict": population.verdict, "name": table["worker"], "reliability": table["reliability"],
-        "lower": table["lower"], "upper": table["upper"], "votes": table["comparisons"],
+        "verdict": population.verdict,
+        "name": table["worker"],
+        "reliability": table["reliability"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "votes": table["comparisons"],
         "agreement": table["agreement"],
-    }  # fmt: skip
+    }
     if np.isfinite(table["side_bias"].astype(np.float64)).any():
         columns["side_bias"] = table["side_bias"]
     if np.isfinite(population.left_share).any():
@@ -317,11 +358,11 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
         [[reason.code, *reason.figures] for reason in population.reasons[i] if SHORT[reason.code]]
         for i in order[: len(result["name"])].tolist()
     ]
-    result["why_text"] = ["; ".join(SHORT[code].format(*given) for code, *given in why)
-           for why in result["why"][:FIRST_ROWS]]  # fmt: skip
+    result["why_text"] = [
+        "; ".join(SHORT[code].format(*given) for code, *given in why) for why in result["why"][:FIRST_ROWS]
+    ]
     result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
-    result["scale"] = value_range(table["reliability"], table["lower"], table["upper"],
-           population.level)  # fmt: skip
+    result["scale"] = value_range(table["reliability"], table["lower"], table["upper"], population.level)
     result["level"] = population.level
     return result
 
@@ -339,11 +380,16 @@ def overall_columns(facts: Facts) -> dict[str, Any] | None:
 def _ranking(table: Table) -> dict[str, NDArray[Any]]:
     """Return the columns of a leaderboard."""
     return {
-        "rank": table["rank"], "name": table["item"], "score": table["score"],
-        "lower": table["lower"], "upper": table["upper"], "rank_lower": table["rank_lower"],
-        "rank_upper": table["rank_upper"], "votes": table["comparisons"],
+        "rank": table["rank"],
+        "name": table["item"],
+        "score": table["score"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "rank_lower": table["rank_lower"],
+        "rank_upper": table["rank_upper"],
+        "votes": table["comparisons"],
         "group": table["component"],
-    }  # fmt: skip
+    }
 
 
 def scale_words(facts: Facts) -> dict[str, str]:
@@ -355,8 +401,11 @@ def scale_words(facts: Facts) -> dict[str, str]:
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Return columns as lists: labels as texts, numbers to six digits, None where missing."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
-    texts = {name: [label(value) for value in column[:MOST_ROWS]]
-             for name, column in columns.items() if name in ("name", "context")}  # fmt: skip
+    texts = {
+        name: [label(value) for value in column[:MOST_ROWS]]
+        for name, column in columns.items()
+        if name in ("name", "context")
+    }
     others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
     rows = _rows_within(texts, others)
     if rows < min(result["total"], MOST_ROWS):  # shorter labels leave room for more rows
@@ -397,8 +446,7 @@ def value_range(*columns: Any) -> list[float]:
 def as_json(value: Any) -> str:
     """Return JSON that no HTML parser can take for markup."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"),
-                       ("\u2029", "2029")):  # fmt: skip
+    for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"), ("\u2029", "2029")):
         text = text.replace(mark, f"\\u{code}")
     return text
 
@@ -410,10 +458,11 @@ def what_is_followed(fit: Fit) -> dict[str, Any] | None:
     if not covariates and not features["used"]:
         return None
     return {
-        "covariates": covariates, "judges": _judges(fit) if covariates else [],
+        "covariates": covariates,
+        "judges": _judges(fit) if covariates else [],
         "scores": _both_scores(fit) if covariates else [],
         "features": features if features["used"] else None,
-    }  # fmt: skip
+    }
 
 
 def _judges(fit: Fit) -> list[dict[str, Any]]:
@@ -439,10 +488,14 @@ def _both_scores(fit: Fit) -> list[dict[str, Any]]:
     rank[np.argsort(-as_is, kind="stable")] = np.arange(1, len(as_is) + 1)
     best = np.argsort(-items["score"], kind="stable")[:_FOLLOWED]
     return [
-        {"name": label(items["item"][row]), "score": float(items["score"][row]),
-         "as_is": float(as_is[row]), "rank_as_is": int(rank[row])}
+        {
+            "name": label(items["item"][row]),
+            "score": float(items["score"][row]),
+            "as_is": float(as_is[row]),
+            "rank_as_is": int(rank[row]),
+        }
         for row in best
-    ]  # fmt: skip
+    ]
 
 
 def fit_html(fit: Fit) -> str:
@@ -455,12 +508,16 @@ def fit_html(fit: Fit) -> str:
         environment()
         .get_template("fit.html")
         .render(
-            method=fit.method, summary=fit.summary, level=level_text(fit.level),
+            method=fit.method,
+            summary=fit.summary,
+            level=level_text(fit.level),
             verdicts=[entry for entry in counts if entry[1]],
-            rows=[_notebook_row(fit, i, scale) for i in range(shown)], more=table.height - shown,
-            count=count, many=many,
+            rows=[_notebook_row(fit, i, scale) for i in range(shown)],
+            more=table.height - shown,
+            count=count,
+            many=many,
         )
-    )  # fmt: skip
+    )
 
 
 def _notebook_row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
@@ -470,6 +527,8 @@ def _notebook_row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
     return {
         "rank": int(table["rank"][i]),
         "name": shortened(item_label(fit.labels[i], fit.summary.get("by")), _NOTEBOOK_LABEL),
-        "score": score, "at": bar(score, low, high, scale) if known else [],
-        "interval": f"{low:.2f} to {high:.2f}", "votes": float(table["comparisons"][i]),
-    }  # fmt: skip
+        "score": score,
+        "at": bar(score, low, high, scale) if known else [],
+        "interval": f"{low:.2f} to {high:.2f}",
+        "votes": float(table["comparisons"][i]),
+    }

@@ -1,7 +1,7 @@
 """The figures of the report drawn with matplotlib, for notebooks and papers.
 
-Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes given, or
-into new ones, and returns them.
+Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes given, or into new ones, and
+returns them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,8 @@ from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.files import replace_file
 from crowdsift.io.items import read_gold
-from crowdsift.report.facts import (
-    ABSENT,
-    codes,
-    describe_population,
-    has_gold,
-    refit_model,
-)
-from crowdsift.report.figures import (
-    Chart,
-    calibration_chart,
-    convergence_chart,
-    map_chart,
-    slopes,
-    workers_chart,
-)
+from crowdsift.report.facts import ABSENT, codes, describe_population, has_gold, refit_model
+from crowdsift.report.figures import Chart, calibration_chart, convergence_chart, map_chart, slopes, workers_chart
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 
@@ -44,18 +31,39 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["calibration", "comparison", "convergence", "leaderboard", "preference_map", "save",
-           "without_flagged", "workers"]  # fmt: skip
+__all__ = [
+    "calibration",
+    "comparison",
+    "convergence",
+    "leaderboard",
+    "preference_map",
+    "save",
+    "without_flagged",
+    "workers",
+]
 
 _BLUE, _GREY, _RED = "#1f66b5", "#97a3b0", "#c53d1c"
 _COLOURS = {
-    "population": _BLUE, "curve": _BLUE, "dot curve-dot": _BLUE, "expected": "#cddcf1",
-    "zero": "#5a6775", "typical": "#5a6775", "ideal": "#5a6775",
-    "up": _BLUE, "same": _GREY, "down": _RED,
-    "dot v-reliable": _BLUE, "dot v-weak": "#5fa3d9", "dot v-undecided": _GREY,
-    "dot v-distinct": "#1f8a5b", "dot v-random": "#d98500", "dot v-one-sided": "#8a55b3",
-    "dot v-adversarial": _RED, "dot v-none": "#5a6775", "dot item-dot": "#1c2733",
-}  # fmt: skip
+    "population": _BLUE,
+    "curve": _BLUE,
+    "dot curve-dot": _BLUE,
+    "expected": "#cddcf1",
+    "zero": "#5a6775",
+    "typical": "#5a6775",
+    "ideal": "#5a6775",
+    "up": _BLUE,
+    "same": _GREY,
+    "down": _RED,
+    "dot v-reliable": _BLUE,
+    "dot v-weak": "#5fa3d9",
+    "dot v-undecided": _GREY,
+    "dot v-distinct": "#1f8a5b",
+    "dot v-random": "#d98500",
+    "dot v-one-sided": "#8a55b3",
+    "dot v-adversarial": _RED,
+    "dot v-none": "#5a6775",
+    "dot item-dot": "#1c2733",
+}
 _LONGEST = 36
 _ENDINGS = (".pdf", ".svg", ".png")
 
@@ -89,8 +97,16 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
     ax = _axes(ax, height=0.9 + 0.28 * len(value))
     at = np.arange(len(value))[::-1]
     reach = np.stack([value - low, high - value])
-    ax.errorbar(value, at, xerr=np.nan_to_num(np.maximum(reach, 0.0)), fmt="o", ms=5,
-                color=_BLUE, ecolor="#9dbde2", elinewidth=3)  # fmt: skip
+    ax.errorbar(
+        value,
+        at,
+        xerr=np.nan_to_num(np.maximum(reach, 0.0)),
+        fmt="o",
+        ms=5,
+        color=_BLUE,
+        ecolor="#9dbde2",
+        elinewidth=3,
+    )
     ax.set_yticks(at, [_text(fit, i) for i in range(len(value))], parse_math=False)
     ax.set_xlabel(f"{names[0]}, {level_text(fit.level)} interval")
     ax.grid(axis="x", alpha=0.3)
@@ -161,9 +177,7 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
     return _draw(calibration_chart(found), _axes(ax, height=4.5))
 
 
-def without_flagged(
-    fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
-) -> Axes:
+def without_flagged(fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None) -> Axes:
     """Draw the best items with all votes and without flagged workers; costs one more fit.
 
     Parameters
@@ -187,8 +201,15 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_population(fit, votes).flagged
-    found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit),
-                        gold=read_gold(fit.gold, votes), resources=Resources.of(fit))  # fmt: skip
+    found = fit_without(
+        votes,
+        refit_model(fit),
+        flagged,
+        scores,
+        mirror=has_gold(fit),
+        gold=read_gold(fit.gold, votes),
+        resources=Resources.of(fit),
+    )
     if isinstance(found, str):
         raise RequestError(found)
     shown = slopes(fit, code, found, top, top)
@@ -196,10 +217,25 @@ def without_flagged(
     for each in shown:
         ax.plot([0, 1], each.places, "o-", color=_COLOURS[each.move], ms=4)
         name, (start, end) = _text(fit, each.row), each.places
-        ax.annotate(f"{name} {each.before}", (0, start), (-8, 0), textcoords="offset points",
-                    ha="right", va="center", fontsize="small", parse_math=False)  # fmt: skip
-        ax.annotate(f"{each.after or '–'} {name}", (1, end), (8, 0), textcoords="offset points",
-                    va="center", fontsize="small", parse_math=False)  # fmt: skip
+        ax.annotate(
+            f"{name} {each.before}",
+            (0, start),
+            (-8, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize="small",
+            parse_math=False,
+        )
+        ax.annotate(
+            f"{each.after or '–'} {name}",
+            (1, end),
+            (8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            parse_math=False,
+        )
     ax.invert_yaxis()
     ax.set_xlim(-1.2, 2.2)
     ax.set_xticks([0, 1], ["all votes", "without flagged"])
@@ -256,8 +292,14 @@ def comparison(found: Comparison, *, ax: Axes | None = None) -> Axes:
     for chosen, colour in ((~apart, _BLUE), (apart, _RED)):
         ax.scatter(x[chosen], y[chosen], s=18, color=colour, zorder=3)
     for row in np.flatnonzero(apart):
-        ax.annotate(shortened(str(table["item"][row]), _LONGEST), (x[row], y[row]), (4, 4),
-                    textcoords="offset points", fontsize="small", parse_math=False)  # fmt: skip
+        ax.annotate(
+            shortened(str(table["item"][row]), _LONGEST),
+            (x[row], y[row]),
+            (4, 4),
+            textcoords="offset points",
+            fontsize="small",
+            parse_math=False,
+        )
     ax.set_xlabel("first fit, true standard deviations")
     ax.set_ylabel("second fit, true standard deviations")
     return _plain(ax)
@@ -300,8 +342,17 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
     for mark in chart.marks:
         if mark.shape == "names":
             for x, y, name in zip(mark.x, mark.y, mark.tips, strict=True):
-                ax.annotate(shortened(name, _LONGEST), (x, y), (6, 0), "data", "offset points",
-                            va="center", fontsize="small", zorder=4, parse_math=False)  # fmt: skip
+                ax.annotate(
+                    shortened(name, _LONGEST),
+                    (x, y),
+                    (6, 0),
+                    "data",
+                    "offset points",
+                    va="center",
+                    fontsize="small",
+                    zorder=4,
+                    parse_math=False,
+                )
             continue
         colour = _COLOURS[f"dot {mark.kind}" if mark.shape == "rays" else mark.kind]
         if mark.shape == "area":
@@ -317,8 +368,9 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
             ax.vlines(mark.x, *mark.y, color=colour, lw=8)
         elif len(mark.x):
             label = f"{mark.name} ({len(mark.x)})" if mark.name else None
-            ax.scatter(mark.x, mark.y, s=mark.size**2, color=colour, edgecolors="white",
-                       linewidths=0.5, zorder=3, label=label)  # fmt: skip
+            ax.scatter(
+                mark.x, mark.y, s=mark.size**2, color=colour, edgecolors="white", linewidths=0.5, zorder=3, label=label
+            )
     ax.set_xlabel(chart.x.title)
     ax.set_ylabel(chart.y.title)
     return _plain(ax)

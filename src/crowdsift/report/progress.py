@@ -60,8 +60,7 @@ def _text(iteration: int, measure: float, left: float | None) -> str:
     text = f"iteration {iteration:,}, {measure:.1e}"
     if left is None:
         return text
-    return (f"{text}, about {left / 60:.0f} min left" if left > 90
-            else f"{text}, about {left:.0f} s left")  # fmt: skip
+    return f"{text}, about {left / 60:.0f} min left" if left > 90 else f"{text}, about {left:.0f} s left"
 
 
 def _bar(console: Console | None) -> Bar:
@@ -70,16 +69,17 @@ def _bar(console: Console | None) -> Bar:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=20),
-        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
-        console=console or Console(stderr=True), transient=True,
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        console=console or Console(stderr=True),
+        transient=True,
+    )
 
 
 @contextmanager
-def fit_progress(
-    title: str, tolerance: float | None, console: Console | None = None
-) -> Iterator[Progress]:
+def fit_progress(title: str, tolerance: float | None, console: Console | None = None) -> Iterator[Progress]:
     """Yield a function that shows stage, iteration and time left, on standard error."""
     forecast, begun = Forecast(tolerance), time.monotonic()
     with _bar(console) as bar:
@@ -90,9 +90,7 @@ def fit_progress(
             stage = f"{title}, run {forecast.runs}" if forecast.runs > 1 else title
             status, share = _text(iteration, measure, forecast.seconds_left), forecast.share
             if tolerance is not None and measure <= tolerance:  # what comes has no iterations
-                stage, status, share = (
-                    f"{title}: intervals and tables", f"{iteration:,} iterations", None,
-                )  # fmt: skip
+                stage, status, share = (f"{title}: intervals and tables", f"{iteration:,} iterations", None)
             total = None if share is None else 1.0
             bar.update(task, description=stage, status=status, total=total, completed=share or 0.0)
 
@@ -108,8 +106,7 @@ def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iter
     title
         What is being done.
     tolerance
-        At which the method stops, for an estimate of the time left; by default that of the
-        default method, 1e-4.
+        At which the method stops, for an estimate of the time left; by default that of the default method, 1e-4.
 
     Examples
     --------

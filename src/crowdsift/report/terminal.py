@@ -28,9 +28,14 @@ _MOST_LABEL = 60
 _LONGEST_LABEL = 120  # in a pipe
 _SHOWN = 10
 _STYLES = {
-    "reliable": "green", "weak": "yellow", "distinct": "cyan", "random": "red",
-    "adversarial": "bold red", "one-sided": "magenta", "undecided": "dim",
-}  # fmt: skip
+    "reliable": "green",
+    "weak": "yellow",
+    "distinct": "cyan",
+    "random": "red",
+    "adversarial": "bold red",
+    "one-sided": "magenta",
+    "undecided": "dim",
+}
 
 
 def _console() -> Console:
@@ -62,8 +67,9 @@ def show_fit(fit: Fit) -> None:
     if (features := s.get("item_features")) and features["used"]:
         console.print(
             f"Features of items explain {features['explained']:.0%} of the scores' variance; "
-            f"evidence {features['evidence_gain']:+.1f} nats.", highlight=False,
-        )  # fmt: skip
+            f"evidence {features['evidence_gain']:+.1f} nats.",
+            highlight=False,
+        )
     panels = () if fit.panel_biases is None else fit.panel_sentences
     for sentence in (*panels, *_dimensions(fit), gold_sentence(s)):
         if sentence:
@@ -82,9 +88,7 @@ def _statistics(fit: Fit) -> list[str]:
     lines = []
     known = {
         f"{fit.method}'s own": found["separation_reliability"],
-        "scale separation as published for comparative judgement": found[
-            "scale_separation_reliability"
-        ],
+        "scale separation as published for comparative judgement": found["scale_separation_reliability"],
         "split halves": found["split_half_reliability"],
     }
     figures = [f"{value:.3f} ({name})" for name, value in known.items() if value is not None]
@@ -96,9 +100,11 @@ def _statistics(fit: Fit) -> list[str]:
         lines.append(f"Agreement on the same pair, Krippendorff's alpha: {alpha}.")
     if (triads := found["triads"]) is not None:
         sd = "" if triads["sd"] is None else f" ± {triads['sd']:.1f}"
-        lines.append(f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} "
-                     "triads go round in a circle; the model expects "
-                     f"{triads['expected']:.1f}{sd}.")  # fmt: skip
+        lines.append(
+            f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} "
+            "triads go round in a circle; the model expects "
+            f"{triads['expected']:.1f}{sd}."
+        )
     for kind in ("worker", "item") if fit.worker_table.height else ("item",):
         named = found[f"misfitting_{kind}s"]
         listed = ", ".join(map(_plain, named[:_SHOWN])) + (", ..." if len(named) > _SHOWN else "")
@@ -138,9 +144,12 @@ def _covariate_table(fit: Fit) -> tuple[str, Table]:
             continue
         crowd = "" if each["crowd"] is None else f"{each['crowd']:+z.3f}"
         table.add_row(
-            Text(_plain(each["name"])), crowd, _span(each["lower"], each["upper"], "{:+z.2f}"),
-            f"{each['spread']:.3f}", f"{each['evidence_gain']:+.1f}",
-        )  # fmt: skip
+            Text(_plain(each["name"])),
+            crowd,
+            _span(each["lower"], each["upper"], "{:+z.2f}"),
+            f"{each['spread']:.3f}",
+            f"{each['evidence_gain']:+.1f}",
+        )
     return "Covariates, log-odds a unit; those of every worker in coefficients.csv", table
 
 
@@ -153,10 +162,7 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     table.add_column("method")
     for name in ("accuracy", "weighted", "tau", "accuracy ±", "tau ±", "seconds"):
         table.add_column(name, justify="right")
-    keys = (
-        "accuracy", "weighted_accuracy", "kendall_tau", "accuracy_up_to_sign",
-        "kendall_tau_up_to_sign",
-    )  # fmt: skip
+    keys = ("accuracy", "weighted_accuracy", "kendall_tau", "accuracy_up_to_sign", "kendall_tau_up_to_sign")
     for record in records:
         figures = ["" if record[key] is None else f"{record[key]:.4f}" for key in keys]
         seconds = "" if record["seconds"] is None else f"{record['seconds']:.3f}"
@@ -166,8 +172,9 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     console.print(table)
     console.print(
         "accuracy: share of pairs of items in the right order; weighted: a pair counts by how far "
-        "apart it truly is; tau: Kendall's", highlight=False,
-    )  # fmt: skip
+        "apart it truly is; tau: Kendall's",
+        highlight=False,
+    )
     for record in records:
         if record["note"]:
             console.print(Text(f"{record['method']}: {record['note']}"))
@@ -185,20 +192,21 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
     run = [record for record in records if record["log_loss"] is not None]
     for row in sorted(run, key=lambda row: (schemes.index(row["left_out"]), row["log_loss"])):
         table.add_row(
-            row["left_out"], row["method"], f"{row['log_loss']:.4f}",
+            row["left_out"],
+            row["method"],
+            f"{row['log_loss']:.4f}",
             *(f"{row[name]:.4f}" if row["behind"] else "" for name in ("behind", "behind_se")),
             *(f"{row[name]:.4f}" for name in ("brier", "calibration", "accuracy")),
-        )  # fmt: skip
+        )
     console = _console()
-    console.print(
-        Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic")
-    )
+    console.print(Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic"))
     console.print(table)
     console.print(
         "left out: votes at random, all votes of some workers, or all on some pairs; behind: log "
         "loss above that of the best, ± standard error; calib.: predicted less observed shares, "
-        "mean distance", highlight=False,
-    )  # fmt: skip
+        "mean distance",
+        highlight=False,
+    )
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
         console.print(Text(note))
 
@@ -245,9 +253,7 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
     figures = {
         "rank": [words.count(row["rank"]) for row in shown],
         score_name(fit): [form.format(row["score"]) for row in shown],
-        f"{level_text(fit.level)} interval": [
-            _interval(row["lower"], row["upper"], ends) for row in shown
-        ],
+        f"{level_text(fit.level)} interval": [_interval(row["lower"], row["upper"], ends) for row in shown],
     }
     if "score_as_is" in items and fit.shown is None:
         figures["as is"] = [form.format(row["score_as_is"]) for row in shown]
@@ -274,8 +280,7 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
         counts[verdict] = counts.get(verdict, 0) + 1
-    result = ", ".join(f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES
-                       if verdict in counts)  # fmt: skip
+    result = ", ".join(f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts)
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.
@@ -285,17 +290,10 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     columns = {
         "worker": [_plain(row["worker"]) for row in rows],
         "reliability": [f"{row['reliability']:z.3f}" for row in rows],
-        f"{level_text(fit.level)} interval": [
-            _interval(row["lower"], row["upper"], 2, level) for row in rows
-        ],
+        f"{level_text(fit.level)} interval": [_interval(row["lower"], row["upper"], 2, level) for row in rows],
         "votes": [words.count(row["comparisons"]) for row in rows],
-        "agreement": [
-            "" if row["agreement"] is None else words.percent(row["agreement"]) for row in rows
-        ],
-        "gold": [
-            "" if row.get("gold_agreement") is None else words.percent(row["gold_agreement"])
-            for row in rows
-        ],
+        "agreement": ["" if row["agreement"] is None else words.percent(row["agreement"]) for row in rows],
+        "gold": ["" if row.get("gold_agreement") is None else words.percent(row["gold_agreement"]) for row in rows],
         "verdict": [row["verdict"] for row in rows],
     }
     if not any(columns["gold"]):
@@ -307,8 +305,7 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     table = Table()
     for name in columns:
         aside = name in ("worker", "verdict")
-        table.add_column(name, justify="left" if aside else "right", no_wrap=not aside,
-                         overflow="fold")  # fmt: skip
+        table.add_column(name, justify="left" if aside else "right", no_wrap=not aside, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row[:-1]), Text(row[-1], style=_STYLES[row[-1]]))
     return f"Workers: {result}{more}", table
@@ -319,9 +316,7 @@ def _plain(value: Any) -> str:
     return words.label(" ".join(str(value).split()))
 
 
-def _interval(
-    lower: float | None, upper: float | None, digits: int, nothing: float | None = None
-) -> str:
+def _interval(lower: float | None, upper: float | None, digits: int, nothing: float | None = None) -> str:
     if (lower is None or upper is None) and nothing is None:
         return ""
     return words.interval_text(lower, upper, digits, nothing).replace("−", "-")  # any locale has it

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 class FitBuilder:
     """Makes a `Fit` of votes, a model and the estimate; counts and ranks once.
 
-    `gold`: how gold pairs and scores found without them go together; None without gold or where it
-    was not compared; `known`: the gold pairs themselves.
+    `gold`: how gold pairs and scores found without them go together; None without gold or where it was not compared;
+    `known`: the gold pairs themselves.
     """
 
     votes: Comparisons
@@ -89,22 +89,31 @@ class FitBuilder:
             result["gold_to_check"] = gold_to_check(separated.reliability)
         quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
         return Fit(
-            item_table=items, worker_table=workers, summary=result,
-            parameters=self.model.parameters(), trace=tuple(estimate.trace),
-            diagnostics=tuple(found), backend=votes.backend, population=estimate.population,
-            features=estimate.features, coefficients=coefficient_table(self), sites=_sites(self),
+            item_table=items,
+            worker_table=workers,
+            summary=result,
+            parameters=self.model.parameters(),
+            trace=tuple(estimate.trace),
+            diagnostics=tuple(found),
+            backend=votes.backend,
+            population=estimate.population,
+            features=estimate.features,
+            coefficients=coefficient_table(self),
+            sites=_sites(self),
             panel_biases=_panel_biases(self),
             votes=votes if votes.elsewhere is None else None,
             gold=None if self.known is None else self.known.labels(votes.items),
             posterior=Posterior(
-                votes.items, self.score_sd, estimate.covariance,
+                votes.items,
+                self.score_sd,
+                estimate.covariance,
                 None if quantiles is None else _single(quantiles),
                 None if points is None else _rounded(points),
                 None if apart is None else apart._replace(points=_rounded(apart.points)),
                 estimate.dimensions,
             ),
             resources=self.resources,
-        )  # fmt: skip
+        )
 
     @property
     def component(self) -> NDArray[np.uint32]:
@@ -206,15 +215,20 @@ def item_table(fitted: FitBuilder) -> Table:
     best = worst = np.full(votes.n_items, np.nan)
     if sd is not None:
         blocks = () if estimate.covariance is None else estimate.covariance.blocks
-        found = rank_limits(estimate.scores, sd, blocks, fitted.component, fitted.seed,
-                            fitted.level)  # fmt: skip
+        found = rank_limits(estimate.scores, sd, blocks, fitted.component, fitted.seed, fitted.level)
         known = (count > 0) & np.isfinite(sd)
         best, worst = (np.where(known, limit, np.nan) for limit in found)
     columns: dict[str, NDArray[Any]] = {
-        **_labels(votes), "score": estimate.scores, "lower": lower, "upper": upper,
-        "rank": fitted.rank, "rank_lower": whole(best), "rank_upper": whole(worst),
-        "comparisons": whole(count), "component": fitted.component.astype(np.int64) + 1,
-    }  # fmt: skip
+        **_labels(votes),
+        "score": estimate.scores,
+        "lower": lower,
+        "upper": upper,
+        "rank": fitted.rank,
+        "rank_lower": whole(best),
+        "rank_upper": whole(worst),
+        "comparisons": whole(count),
+        "component": fitted.component.astype(np.int64) + 1,
+    }
     if estimate.covariates is not None and estimate.covariates.names:
         columns["score_as_is"] = estimate.covariates.as_they_are(estimate.scores)
     if estimate.dimensions is not None:
@@ -246,12 +260,19 @@ def worker_table(fitted: FitBuilder) -> Table:
     lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
     if result.one_sided is not None:  # votes that ignore the items hold nothing about reliability
         lower, upper = (np.where(result.one_sided > 0.5, np.nan, end) for end in (lower, upper))
-    table = Table({
-        "worker": votes.workers[:m], "reliability": reliability, "lower": lower, "upper": upper,
-        "side_bias": side, "side_lower": side_lower, "side_upper": side_upper,
-        "comparisons": whole(fitted.votes.loads[:m]),
-        "agreement": agreement(fitted)[:m] if m else nothing,
-    })  # fmt: skip
+    table = Table(
+        {
+            "worker": votes.workers[:m],
+            "reliability": reliability,
+            "lower": lower,
+            "upper": upper,
+            "side_bias": side,
+            "side_lower": side_lower,
+            "side_upper": side_upper,
+            "comparisons": whole(fitted.votes.loads[:m]),
+            "agreement": agreement(fitted)[:m] if m else nothing,
+        }
+    )
     left_share, decided = side_shares(votes, m)
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]
@@ -274,9 +295,7 @@ def worker_table(fitted: FitBuilder) -> Table:
     return Table({**table, "verdict": extra.pop("verdict"), **extra})
 
 
-def _reliability_limits(
-    result: WorkerEstimate, reliability: Vector, level: float
-) -> tuple[Vector, Vector]:
+def _reliability_limits(result: WorkerEstimate, reliability: Vector, level: float) -> tuple[Vector, Vector]:
     """Limits from the posterior where there is one; a wider interval holds that of 90 %."""
     low, high = result.reliability_lower, result.reliability_upper
     if low is None or high is None:
@@ -308,22 +327,20 @@ def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector
     return share, decided
 
 
-def _judged(
-    fitted: FitBuilder, table: Table, left_share: Vector, decided: Vector
-) -> dict[str, NDArray[Any]]:
+def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vector) -> dict[str, NDArray[Any]]:
     """Return columns of verdicts, suggestions and probabilities; empty verdicts without any."""
     result, count = fitted.estimate.workers, table.height
     if result.reliability is None or result.reliability_sd is None or not count:
         return {"verdict": np.full(count, "", dtype=object)}
     level, evidence, typical = result.random_level, result.class_evidence, result.typical
     usual = _reliability_limits(result, result.reliability, LEVEL)
-    intervals = [(low - level, high - level) for low, high in
-                 ((table["lower"], table["upper"]), usual)]  # fmt: skip
+    intervals = [(low - level, high - level) for low, high in ((table["lower"], table["upper"]), usual)]
     above, sided = _above_random(result, intervals, fitted.level), np.zeros(count)
     columns: dict[str, NDArray[Any]] = {
         "verdict": np.full(count, "undecided", dtype=object),
-        "suggestion": np.full(count, "pay", dtype=object), "p_above_random": above,
-    }  # fmt: skip
+        "suggestion": np.full(count, "pay", dtype=object),
+        "p_above_random": above,
+    }
     found = fitted.estimate.dimensions
     if evidence is None or typical is None:
         evidence, typical, masses = _by_votes(fitted)
@@ -335,8 +352,7 @@ def _judged(
         if result.one_sided is not None:
             sided = columns["p_ignores_items"] = np.minimum(result.one_sided, 1.0)
         if found is None:
-            adversarial, random, reliable = shares(quantile_distribution(result.quantiles - level),
-                typical)  # fmt: skip
+            adversarial, random, reliable = shares(quantile_distribution(result.quantiles - level), typical)
         else:  # a reliability of 0 is no sign of random votes in other dimensions
             if not found.has_common:  # then a mirrored worker is as good as any other
                 evidence = np.column_stack([np.full(count, -np.inf), evidence[:, 1:]])
@@ -347,17 +363,22 @@ def _judged(
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
     useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
     words = words_of(
-        evidence, useful, typical, intervals, decided, table["agreement"], left_share,
-        _one_sided(fitted), None if found is None else found.distinct,
-    )  # fmt: skip
+        evidence,
+        useful,
+        typical,
+        intervals,
+        decided,
+        table["agreement"],
+        left_share,
+        _one_sided(fitted),
+        None if found is None else found.distinct,
+    )
     sure = {"random": random, "one-sided": sided, "adversarial": adversarial}
     suggestion = suggestions(words, sure, table["comparisons"].astype(np.float64), above)
     return columns | {"verdict": words, "suggestion": suggestion}
 
 
-def _above_random(
-    result: WorkerEstimate, intervals: Sequence[tuple[Vector, Vector]], level: float
-) -> Vector:
+def _above_random(result: WorkerEstimate, intervals: Sequence[tuple[Vector, Vector]], level: float) -> Vector:
     """Return P(reliability above that of a random clicker), never against the intervals shown."""
     assert result.reliability is not None
     assert result.reliability_sd is not None

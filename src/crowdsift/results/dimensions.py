@@ -27,21 +27,24 @@ _NAMED = 3  # items and workers in a sentence
 _LONGEST = 40  # characters of a label in a sentence
 _CORRELATED = 0.5  # correlation from which on a dimension is named by a feature or a covariate
 _MOST_FEATURES = 1_000  # among which names are looked for
-_DIRECTIONS = {"common": "Scores are positions along the direction on which voters agree",
+_DIRECTIONS = {
+    "common": "Scores are positions along the direction on which voters agree",
     "gold": "Scores are positions along the direction of the gold pairs",
-    "trusted": "Scores are positions along the direction of the trusted votes"}  # fmt: skip
-NO_COMMON = ("there is no common ranking: voters agree on no direction. Scores are positions "
-             "along one of the dimensions in which voters differ, not an order on which they "
-             "agree; gold pairs (--gold, gold=) would say which direction is wanted")  # fmt: skip
+    "trusted": "Scores are positions along the direction of the trusted votes",
+}
+NO_COMMON = (
+    "there is no common ranking: voters agree on no direction. Scores are positions "
+    "along one of the dimensions in which voters differ, not an order on which they "
+    "agree; gold pairs (--gold, gold=) would say which direction is wanted"
+)
 
 
-def position_columns(
-    found: DimensionEstimate, level: float, unseen: NDArray[np.bool_]
-) -> dict[str, Vector]:
+def position_columns(found: DimensionEstimate, level: float, unseen: NDArray[np.bool_]) -> dict[str, Vector]:
     """Return the positions of items with intervals, which items without votes do not have."""
     columns = _columns("position", found.positions, found.position_covariance, level)
-    return {name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values)
-            for name, values in columns.items()}  # fmt: skip
+    return {
+        name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values) for name, values in columns.items()
+    }
 
 
 def weight_columns(found: DimensionEstimate, level: float) -> dict[str, Vector]:
@@ -64,14 +67,15 @@ def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
     found = fitted.estimate.dimensions
     assert found is not None
     return {
-        "dimensions": found.count, "direction": found.direction,
+        "dimensions": found.count,
+        "direction": found.direction,
         "has_common": bool(found.has_common or found.direction != "common"),
         "dimension_names": _names(fitted, found),
         "trials": [
             {name: value if isfinite(value) else None for name, value in each._asdict().items()}
             for each in found.trials
         ],
-    }  # fmt: skip
+    }
 
 
 def _names(fitted: FitBuilder, found: DimensionEstimate) -> list[str | None]:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
 
 # Why nothing is fitted again from a folder: the features of items are not in it.
-WITHOUT_FEATURES = ("the fit has features of items, which a saved fit does not keep; fit the "
-                    "votes with them again")  # fmt: skip
+WITHOUT_FEATURES = "the fit has features of items, which a saved fit does not keep; fit the votes with them again"
 FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
@@ -36,18 +35,22 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
     if given is None:
         return {}
     groups = [
-        {"name": group.name, "features": len(group.names),
-         "share": 0.0 if found is None else float(found.shares[number])}
+        {
+            "name": group.name,
+            "features": len(group.names),
+            "share": 0.0 if found is None else float(found.shares[number]),
+        }
         for number, group in enumerate(given.blocks)
-    ]  # fmt: skip
+    ]
     return {
         "item_features": {
-            "used": found is not None, "groups": groups,
+            "used": found is not None,
+            "groups": groups,
             "own_share": 1.0 if found is None else found.own,
             "explained": 0.0 if found is None else found.explained,
             "evidence_gain": 0.0 if found is None else found.gain,
         }
-    }  # fmt: skip
+    }
 
 
 def feature_notes(fitted: FitBuilder) -> Iterator[str]:
@@ -56,8 +59,7 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
         return
     yield from fitted.votes.item_features.notes
     if fitted.estimate.features is None and fitted.model.takes_items:
-        yield ("the features of items say nothing of their scores that the votes support: they "
-               "are not used")  # fmt: skip
+        yield ("the features of items say nothing of their scores that the votes support: they are not used")
 
 
 def weight_table(found: FeatureEstimate, level: float) -> Table:
@@ -67,13 +69,17 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
     half = half_width(level) * sd
     groups = found.features.blocks
     shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in groups])
-    names: dict[str, list[str]] = {"group": [group.name for group in groups for _ in group.names],
-                "feature": [name for group in groups for name in group.names]}  # fmt: skip
+    names: dict[str, list[str]] = {
+        "group": [group.name for group in groups for _ in group.names],
+        "feature": [name for group in groups for name in group.names],
+    }
     numbers = {
-        "weight": weight, "lower": weight - half, "upper": weight + half,
+        "weight": weight,
+        "lower": weight - half,
+        "upper": weight + half,
         "mean": np.concatenate([group.centre for group in groups]),
         "scale": np.concatenate([group.scale for group in groups]),
-    }  # fmt: skip
+    }
     texts = {name: np.array(values, dtype=object)[shown] for name, values in names.items()}
     return Table({**texts, **{name: values[shown] for name, values in numbers.items()}})
 
@@ -81,26 +87,23 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
 def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Table:
     """Scores of items by their features alone: item, score, lower, upper."""
     if found is None:
-        raise RequestError("this fit has no features of items that say anything of scores; fit "
-                           "with items= (--item-features) or item_text= (--item-text)")  # fmt: skip
+        raise RequestError(
+            "this fit has no features of items that say anything of scores; fit "
+            "with items= (--item-features) or item_text= (--item-text)"
+        )
     labels, values = _values(found.features, items)
     score, sd = found.score(values)
     half = half_width(level) * sd
     return Table({"item": labels, "score": score, "lower": score - half, "upper": score + half})
 
 
-def _values(
-    features: ItemFeatures, items: Any
-) -> tuple[NDArray[np.object_], list[NDArray[np.float64]]]:
+def _values(features: ItemFeatures, items: Any) -> tuple[NDArray[np.object_], list[NDArray[np.float64]]]:
     groups = features.blocks
     if isinstance(items, np.ndarray) and items.ndim == 2 and len(groups) == 1:
         labels = np.empty(len(items), dtype=object)
         labels[:] = list(range(len(items)))
         if items.shape[1] != len(groups[0].names):
-            raise InputError(
-                f"{items.shape[1]} features where the fit has {len(groups[0].names)}",
-                source="items",
-            )
+            raise InputError(f"{items.shape[1]} features where the fit has {len(groups[0].names)}", source="items")
         return labels, [groups[0].standardise(items)]
     table = read_features_table(groups, items)
     return table.labels, [block_values(group, table) for group in groups]
@@ -112,31 +115,49 @@ def head_bytes(found: FeatureEstimate) -> bytes:
     groups = found.features.blocks
     scale = np.concatenate([group.scale for group in groups])
     tensors = {
-        "weight": weight.astype(np.float32), "weight_sd": sd.astype(np.float32),
+        "weight": weight.astype(np.float32),
+        "weight_sd": sd.astype(np.float32),
         "mean": np.concatenate([group.centre for group in groups]).astype(np.float32),
         "scale": np.where(np.isinf(scale), 1.0, scale).astype(np.float32),
-    }  # fmt: skip
+    }
     names = [name for group in groups for name in group.names]
-    about = {"names": json.dumps(names), "formula": "score = sum(weight * (x - mean) / scale)",
-             "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in groups])}  # fmt: skip
+    about = {
+        "names": json.dumps(names),
+        "formula": "score = sum(weight * (x - mean) / scale)",
+        "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in groups]),
+    }
     return safetensors_bytes(tensors, about)
 
 
 def features_bytes(found: FeatureEstimate) -> bytes:
     """All that scores of further items need, for the folder of a fit."""
     tensors: dict[str, NDArray[Any]] = {
-        "shares": found.shares, "mean": found.weights.mean,
+        "shares": found.shares,
+        "mean": found.weights.mean,
         "root": found.weights.root.astype(np.float32),
-    }  # fmt: skip
+    }
     groups = []
     for number, group in enumerate(found.features.blocks):
-        groups.append({"name": group.name, "kind": group.kind, "columns": group.columns,
-                       "names": group.names, "factor": group.factor})  # fmt: skip
+        groups.append(
+            {
+                "name": group.name,
+                "kind": group.kind,
+                "columns": group.columns,
+                "names": group.names,
+                "factor": group.factor,
+            }
+        )
         tensors[f"centre{number}"], tensors[f"scale{number}"] = group.centre, group.scale
         if group.rarity is not None:
             tensors[f"rarity{number}"] = group.rarity
-    about = {"groups": groups, "inverse": found.weights.inverse, "explained": found.explained,
-             "n_items": found.n_items, "size": found.size, "gain": found.gain}  # fmt: skip
+    about = {
+        "groups": groups,
+        "inverse": found.weights.inverse,
+        "explained": found.explained,
+        "n_items": found.n_items,
+        "size": found.size,
+        "gain": found.gain,
+    }
     return safetensors_bytes(tensors, {"about": json.dumps(about)})
 
 
@@ -146,19 +167,26 @@ def read_features(content: bytes) -> FeatureEstimate:
     about = json.loads(metadata["about"])
     groups = tuple(
         FeatureBlock(
-            each["name"], each["kind"], tuple(each["columns"]), tuple(each["names"]),
-            tensors[f"centre{number}"], tensors[f"scale{number}"], float(each["factor"]),
+            each["name"],
+            each["kind"],
+            tuple(each["columns"]),
+            tuple(each["names"]),
+            tensors[f"centre{number}"],
+            tensors[f"scale{number}"],
+            float(each["factor"]),
             tensors.get(f"rarity{number}"),
         )
         for number, each in enumerate(about["groups"])
-    )  # fmt: skip
+    )
     root = tensors["root"].astype(np.float64)
     weights = WeightPosterior(tensors["mean"], root, bool(about["inverse"]))
     return replace(
         FeatureEstimate(ItemFeatures(groups), tensors["shares"], 0.0, weights, 1, 1.0),
-        explained=float(about["explained"]), n_items=int(about["n_items"]),
-        size=float(about["size"]), gain=float(about["gain"]),
-    )  # fmt: skip
+        explained=float(about["explained"]),
+        n_items=int(about["n_items"]),
+        size=float(about["size"]),
+        gain=float(about["gain"]),
+    )
 
 
 COEFFICIENTS = "coefficients.csv"
@@ -173,11 +201,15 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
     half = half_width(fitted.level) * found.sd
     names = np.empty(len(workers) * count, dtype=object)
     names[:] = list(found.names) * len(workers)
-    return Table({
-        "worker": np.repeat(workers, count), "covariate": names,
-        "coefficient": found.mean.ravel(), "lower": (found.mean - half).ravel(),
-        "upper": (found.mean + half).ravel(),
-    })  # fmt: skip
+    return Table(
+        {
+            "worker": np.repeat(workers, count),
+            "covariate": names,
+            "coefficient": found.mean.ravel(),
+            "lower": (found.mean - half).ravel(),
+            "upper": (found.mean + half).ravel(),
+        }
+    )
 
 
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
@@ -191,10 +223,15 @@ def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
 def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]:
     used = name in found.names
     record: dict[str, Any] = {
-        "name": name, "used": used, "evidence_gain": found.gains[name],
-        "constant_for_items": name in found.by_items, "crowd": None, "lower": None, "upper": None,
+        "name": name,
+        "used": used,
+        "evidence_gain": found.gains[name],
+        "constant_for_items": name in found.by_items,
+        "crowd": None,
+        "lower": None,
+        "upper": None,
         "spread": None,
-    }  # fmt: skip
+    }
     if used:
         place = found.names.index(name)
         record["spread"] = float(found.spread[place])
@@ -213,10 +250,11 @@ def covariate_notes(fitted: FitBuilder) -> Iterator[str]:
     for name in found.nothing:
         yield f"the covariate {name} is 0 for every vote: it is not used"
     for name in found.by_items:
-        yield (f"the covariate {name} is constant for an item: what the crowd makes of it cannot "
-               "be separated from the scores, which include it; only how workers differ is "
-               "estimated")  # fmt: skip
+        yield (
+            f"the covariate {name} is constant for an item: what the crowd makes of it cannot "
+            "be separated from the scores, which include it; only how workers differ is "
+            "estimated"
+        )
     left = [name for name in found.gains if name not in found.names and name != "side"]
     if left:
-        yield (f"the evidence does not support the covariate{'s' * (len(left) > 1)} "
-               f"{', '.join(left)}: not used")  # fmt: skip
+        yield (f"the evidence does not support the covariate{'s' * (len(left) > 1)} {', '.join(left)}: not used")

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Backend
 
 _PRINTED = 5  # items
-_WHERE_NEXT = ("See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), "
-               ".report(FILE)")  # fmt: skip
+_WHERE_NEXT = "See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)"
 
 
 class Frames(NamedTuple):
@@ -54,12 +53,10 @@ class Frames(NamedTuple):
 class Posterior:
     """The posterior of a fit, beyond its tables; codes are those of the comparisons.
 
-    Where covariances of scores are not known their errors are taken as independent; without
-    quantiles of the reliabilities (one row per worker, of equal probability) the estimates stand
-    alone.
-    `points` stand for the joint posterior of reliability, tie width and side bias, where there
-    is one; where workers differ by context, for a context in which they were not seen, and
-    `in_context` for the others. `dimensions` are there if there are several.
+    Where covariances of scores are not known their errors are taken as independent; without quantiles of the
+    reliabilities (one row per worker, of equal probability) the estimates stand alone. `points` stand for the joint
+    posterior of reliability, tie width and side bias, where there is one; where workers differ by context, for a
+    context in which they were not seen, and `in_context` for the others. `dimensions` are there if there are several.
     """
 
     items: NDArray[np.object_]
@@ -70,9 +67,7 @@ class Posterior:
     in_context: ContextPoints | None = None
     dimensions: DimensionEstimate | None = None
 
-    def difference_sd(
-        self, first: NDArray[np.int64], second: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def difference_sd(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """Return standard deviations of differences of scores; None if unknown."""
         variance = difference_variance(self.covariances, self.sd, first, second)
         return None if variance is None else np.sqrt(variance)
@@ -90,37 +85,34 @@ class Fit:
     Attributes
     ----------
     items, workers
-        The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
-        comparisons, component, se (the standard error: half an interval by the normal quantile
-        of its level), before them the context where there is one, after them a flag (only won,
-        only lost) where any item has one; and worker, reliability, lower, upper,
-        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are
-        90 % unless `level` says otherwise. Data frames of the kind that the votes came in,
-        otherwise a `Table`.
+        The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper, comparisons, component, se
+        (the standard error: half an interval by the normal quantile of its level), before them the context where there
+        is one, after them a flag (only won, only lost) where any item has one; and worker, reliability, lower, upper,
+        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are 90 % unless `level` says
+        otherwise. Data frames of the kind that the votes came in, otherwise a `Table`.
     overall
-        The items over all contexts, in the columns of `items`; None without contexts, and where
-        most items are in one of them only.
+        The items over all contexts, in the columns of `items`; None without contexts, and where most items are in one
+        of them only.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
     population
-        What was learned of workers in general, where a method learns it: a later fit can start
-        from it, as `update` does.
+        What was learned of workers in general, where a method learns it: a later fit can start from it, as `update`
+        does.
     sites
-        The site of every vote in expectation propagation, with the rows of `items` and `workers`
-        for codes: with it a later fit needs few passes. None for other methods and beyond 2 million
-        votes.
+        The site of every vote in expectation propagation, with the rows of `items` and `workers` for codes: with it a
+        later fit needs few passes. None for other methods and beyond 2 million votes.
     trace
-        The mean over votes of what the method maximises (log-likelihood, with the penalty where
-        there is one), before the first and after every iteration.
+        The mean over votes of what the method maximises (log-likelihood, with the penalty where there is one), before
+        the first and after every iteration.
     votes
         What was fitted; None for a loaded fit that did not keep its votes.
     gold
         The labels of the gold pairs that the fit was given, which updates use again; or None.
     resources
-        The engine and its options as `fit` was given them: fits that check this one run there,
-        too. Empty for a loaded fit, whose checks choose an engine.
+        The engine and its options as `fit` was given them: fits that check this one run there, too. Empty for a loaded
+        fit, whose checks choose an engine.
 
     Examples
     --------
@@ -273,8 +265,10 @@ class Fit:
         if "votes" not in s:
             return f"Fit({self.method}: {self.item_table.height} items over all contexts)"
         how = "converged in" if self.converged else "NOT converged after"
-        return (f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} "
-                f"votes; {how} {s['iterations']} iterations)")  # fmt: skip
+        return (
+            f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} "
+            f"votes; {how} {s['iterations']} iterations)"
+        )
 
     def predict(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
@@ -286,14 +280,14 @@ class Fit:
         first, second
             A label each, or sequences of labels; items of different components are refused.
         worker
-            A label or a sequence; None means one drawn from the crowd: the mean over all workers.
-            Where workers have a posterior (of reliability, tie width and side bias) it is averaged
-            over. For an ideal worker, who sees what is truly better, ask `better`. Where workers
-            are hidden, labels are hidden alike; with a key only pseudonyms are known.
+            A label or a sequence; None means one drawn from the crowd: the mean over all workers. Where workers have a
+            posterior (of reliability, tie width and side bias) it is averaged over. For an ideal worker, who sees what
+            is truly better, ask `better`. Where workers are hidden, labels are hidden alike; with a key only pseudonyms
+            are known.
         unknown
-            "error" refuses items and workers without votes, by name; with "prior" such an item has
-            the prior's score, 0, as has the mean of every component, so that components are
-            compared, too; such a worker is one drawn from the crowd.
+            "error" refuses items and workers without votes, by name; with "prior" such an item has the prior's score,
+            0, as has the mean of every component, so that components are compared, too; such a worker is one drawn from
+            the crowd.
 
         Notes
         -----
@@ -315,15 +309,12 @@ class Fit:
         result = win / (win + loss)
         return float(result[0]) if query.single else result
 
-    def predict_outcomes(
-        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
-    ) -> Any:
+    def predict_outcomes(self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error") -> Any:
         """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
-        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`.
-        A method for which a tie is an outcome of its own gives its own probabilities. For the
-        others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
-        the workers' table), and the rest is shared as `predict` says.
+        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`. A method for which a
+        tie is an outcome of its own gives its own probabilities. For the others, where it counts as half a win, the tie
+        has the rate of the worker (`tie_rate` in the workers' table), and the rest is shared as `predict` says.
 
         Examples
         --------
@@ -342,9 +333,9 @@ class Fit:
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.
 
-        Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes
-        come in. Labels must be of one component; sequences of labels give an array. Of items that
-        were compared with each other sift takes these votes as they are, the others as a Gaussian.
+        Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes come in. Labels must be
+        of one component; sequences of labels give an array. Of items that were compared with each other sift takes
+        these votes as they are, the others as a Gaussian.
 
         Examples
         --------
@@ -365,8 +356,8 @@ class Fit:
     def difference(self, first: Any, second: Any) -> Any:
         """How far `first` is above `second`, with an interval: difference, lower, upper.
 
-        Labels must be of one component; sequences of labels give a row per pair. On the scales
-        elo and logit the difference is in their units, else in those of the method.
+        Labels must be of one component; sequences of labels give a row per pair. On the scales elo and logit the
+        difference is in their units, else in those of the method.
 
         Examples
         --------
@@ -382,11 +373,7 @@ class Fit:
         *_, difference, sd = differences(self, first, second)
         factor = float(self.summary.get("scale_factor") or 1.0)
         difference, half = factor * difference, factor * half_width(self.level) * sd
-        return self._native(
-            Table(
-                {"difference": difference, "lower": difference - half, "upper": difference + half}
-            )
-        )
+        return self._native(Table({"difference": difference, "lower": difference - half, "upper": difference + half}))
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
         """Return the scores of items, in the order given; NaN for an item without votes.
@@ -404,9 +391,8 @@ class Fit:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.
 
-        Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers
-        as this one; of sift also population.json and sites.parquet, for a later fit to
-        start from.
+        Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers as this one; of
+        sift also population.json and sites.parquet, for a later fit to start from.
 
         Examples
         --------
@@ -444,15 +430,15 @@ class Fit:
     def hide_workers(self, key: str | os.PathLike[str] | None = None) -> Fit:
         """Return the same fit with stable pseudonyms in place of the labels of workers.
 
-        A pseudonym is the same in every table, report and update. An update of the fit hides the
-        workers of the new votes in the same way. To hide workers from the beginning, notes of
-        reading and bad rows included, read or fit with ``hide_workers=True``.
+        A pseudonym is the same in every table, report and update. An update of the fit hides the workers of the new
+        votes in the same way. To hide workers from the beginning, notes of reading and bad rows included, read or fit
+        with ``hide_workers=True``.
 
         Parameters
         ----------
         key
-            The file of a secret key of at least 16 characters. Without a key everybody who has a
-            list of labels can find out who is who; with one only those who have the key.
+            The file of a secret key of at least 16 characters. Without a key everybody who has a list of labels can
+            find out who is who; with one only those who have the key.
 
         Examples
         --------
@@ -502,9 +488,11 @@ class Fit:
         >>> sorted(crowdsift.fit(votes, method="bt").to_json())
         ['items', 'summary', 'workers']
         """
-        result = {"summary": dict(self.summary),
-                  "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
-                  "workers": _json_labels(self.worker_table.records(), "worker")}  # fmt: skip
+        result = {
+            "summary": dict(self.summary),
+            "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
+            "workers": _json_labels(self.worker_table.records(), "worker"),
+        }
         if (whole := self.overall_ranking) is not None:
             result["overall"] = _json_labels(whole.shown_items.records(), "item")
         return result
@@ -517,9 +505,9 @@ class Fit:
         Parameters
         ----------
         scale
-            "standard" (the method's own), "logit" (b·r with b the typical reliability, so that
-            differences are log odds of a typical vote), "elo" (400/ln 10·b·r, mean 1000), or
-            "winrate" (the share of wins against all others, of a typical worker).
+            "standard" (the method's own), "logit" (b·r with b the typical reliability, so that differences are log odds
+            of a typical vote), "elo" (400/ln 10·b·r, mean 1000), or "winrate" (the share of wins against all others, of
+            a typical worker).
         anchor
             The value that an item shall have, as ``{"gpt-4": 1200}``.
 
@@ -559,11 +547,10 @@ class Fit:
     def joint(self, level: float | None = None, top: int = 3) -> Any:
         """Make statements about all items at once, at one level for all of them together.
 
-        One row per item, the best first within its component: lower and upper, simultaneous
-        intervals, which hold for all items together; p_best and p_top_3, the probabilities of
-        being the best and among the best three; shares_first, whether no other item is clearly
-        better (the best item is among these at the level); above_next, whether it is clearly
-        better than the next (all these statements hold together at the level).
+        One row per item, the best first within its component: lower and upper, simultaneous intervals, which hold for
+        all items together; p_best and p_top_3, the probabilities of being the best and among the best three;
+        shares_first, whether no other item is clearly better (the best item is among these at the level); above_next,
+        whether it is clearly better than the next (all these statements hold together at the level).
 
         Parameters
         ----------
@@ -605,9 +592,8 @@ class Fit:
     def win_matrix(self) -> Any:
         """Probability that a worker of the crowd prefers the row's item to the column's.
 
-        Rows and columns are those of `items`; NaN between components. As `predict` says it. An
-        array; where frames went in a frame with labels: those of rows in its index (pandas), or in
-        the column item.
+        Rows and columns are those of `items`; NaN between components. As `predict` says it. An array; where frames went
+        in a frame with labels: those of rows in its index (pandas), or in the column item.
 
         Examples
         --------
@@ -633,13 +619,11 @@ class Fit:
     def _native(self, table: Table) -> Any:
         return table.in_backend(self.backend)
 
-    def robustness(
-        self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
-    ) -> Robustness:
+    def robustness(self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None) -> Robustness:
         """Find the fewest votes, and workers, whose removal changes the leader.
 
-        Found by influence and verified by fitting the votes that are left, from where this fit
-        ended where the method can; every number is an upper bound: at most so many.
+        Found by influence and verified by fitting the votes that are left, from where this fit ended where the method
+        can; every number is an upper bound: at most so many.
 
         Parameters
         ----------
@@ -662,9 +646,7 @@ class Fit:
         gold = self.gold if gold is None else gold
         return robustness(self, neighbours=neighbours, gold=gold, threads=threads)
 
-    def statistics(
-        self, *, halves: int = 0, gold: Any = None, threads: int | None = None
-    ) -> FitStatistics:
+    def statistics(self, *, halves: int = 0, gold: Any = None, threads: int | None = None) -> FitStatistics:
         """Separation, agreement, misfitting workers and items, intransitive triads.
 
         Parameters
@@ -672,8 +654,7 @@ class Fit:
         halves
             How often the workers are halved for the split-half reliability, two fits each.
         gold, threads
-            For these fits: pairs of known order, by default those that this fit was given, and
-            how many threads.
+            For these fits: pairs of known order, by default those that this fit was given, and how many threads.
 
         Examples
         --------
@@ -693,9 +674,8 @@ class Fit:
     def copying(self) -> Copying:
         """Workers who answer too much alike to be independent, and those who repeat themselves.
 
-        Agreement on the same pairs of items is compared with what scores and reliabilities
-        explain, and with what all workers show beyond that; 99 % sure that nobody is named by
-        chance.
+        Agreement on the same pairs of items is compared with what scores and reliabilities explain, and with what all
+        workers show beyond that; 99 % sure that nobody is named by chance.
 
         Examples
         --------
@@ -725,8 +705,8 @@ class Fit:
     def with_statistics(self, **options: Any) -> Fit:
         """Return the fit with the figures of `statistics` in its summary and its tables.
 
-        The tables of items and workers get infit and outfit with their limits, the standard score
-        of the infit and misfit, which is 0 or 1. The options are those of `statistics`.
+        The tables of items and workers get infit and outfit with their limits, the standard score of the infit and
+        misfit, which is 0 or 1. The options are those of `statistics`.
 
         Examples
         --------
@@ -737,26 +717,29 @@ class Fit:
         0.006
         """
         found = replace(self, backend=None).statistics(**options)
-        items, workers = ({name: each[name] + 0 for name in each if name not in ("item", "worker")}
-                          for each in (found.items, found.workers))  # fmt: skip
+        items, workers = (
+            {name: each[name] + 0 for name in each if name not in ("item", "worker")}
+            for each in (found.items, found.workers)
+        )
         return replace(
-            self, item_table=Table({**self.item_table, **items}),
+            self,
+            item_table=Table({**self.item_table, **items}),
             shown=None if self.shown is None else Table({**self.shown, **items}),
             worker_table=Table({**self.worker_table, **workers}),
             summary={**self.summary, "statistics": found.to_json()},
-        )  # fmt: skip
+        )
 
     def score(self, items: Any) -> Any:
         """Scores of items by their features alone, also of such that nobody compared.
 
-        Columns item, score, lower and upper, on the method's own scale; 0 is the mean of the
-        fitted items. An interval holds what weights leave open and what an item has of its own.
+        Columns item, score, lower and upper, on the method's own scale; 0 is the mean of the fitted items. An interval
+        holds what weights leave open and what an item has of its own.
 
         Parameters
         ----------
         items
-            A table as it was given to `fit`, with the same columns; where features were one group
-            of numbers also a matrix with one row per item.
+            A table as it was given to `fit`, with the same columns; where features were one group of numbers also a
+            matrix with one row per item.
 
         Examples
         --------
@@ -775,8 +758,8 @@ class Fit:
     def feature_weights(self) -> Any:
         """Return the weights of features with intervals: score = Σ weight·(x - mean)/scale.
 
-        Columns group, feature, weight, lower, upper, mean and scale; empty where features have no
-        part in the scores. Without n-grams of texts, which mean nothing one by one.
+        Columns group, feature, weight, lower, upper, mean and scale; empty where features have no part in the scores.
+        Without n-grams of texts, which mean nothing one by one.
 
         Examples
         --------
@@ -813,8 +796,8 @@ class Fit:
         votes
             The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
         options
-            As for `crowdsift.fit`: columns, threads, gold, ... A file that was taken already, and
-            one that holds most of the old votes, is refused unless `again` is True.
+            As for `crowdsift.fit`: columns, threads, gold, ... A file that was taken already, and one that holds most
+            of the old votes, is refused unless `again` is True.
 
         Examples
         --------
@@ -831,10 +814,15 @@ class Fit:
         return updated(self, votes, options)
 
     def report(
-        self, path: str | os.PathLike[str] | None = None, *, votes: Comparisons | None = None,
-        title: str | None = None, command: str | None = None, refit: bool | None = None,
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        votes: Comparisons | None = None,
+        title: str | None = None,
+        command: str | None = None,
+        refit: bool | None = None,
         threads: int | None = None,
-    ) -> Report:  # fmt: skip
+    ) -> Report:
         """One HTML page, complete in itself, for people who decide by this fit.
 
         Parameters
@@ -848,8 +836,8 @@ class Fit:
         command
             What the page names as the way to make it again.
         refit
-            Whether to fit twice more, for predictions of left-out votes and for the ranking
-            without flagged workers. By default where each takes some seconds at most.
+            Whether to fit twice more, for predictions of left-out votes and for the ranking without flagged workers. By
+            default where each takes some seconds at most.
         threads
             How many threads the refits may use.
 

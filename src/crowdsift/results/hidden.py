@@ -27,8 +27,8 @@ _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": 
 
 def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     """Return the fields of a fit that change when its workers are hidden."""
-    # Workers are sorted by pseudonym everywhere: the order of their labels would show who is who.
-    # `fit`: the fit; nothing changes where its workers are hidden already.
+    # Workers are sorted by pseudonym everywhere: the order of their labels would show who is who. `fit`: the fit;
+    # nothing changes where its workers are hidden already.
     hiding, before = Hiding.of(key or True), Hiding.of(fit.summary.get("workers_hidden"))
     assert hiding is not None
     if before is not None:
@@ -43,8 +43,10 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     known = {str(label): str(names[place]) for label, place in zip(labels, code, strict=True)}
     order = np.argsort(code)
     table = {name: fit.worker_table[name][order] for name in fit.worker_table}
-    fields: dict[str, Any] = {"worker_table": Table({**table, "worker": names}),
-                 "summary": _summary(fit.summary, known, hiding)}  # fmt: skip
+    fields: dict[str, Any] = {
+        "worker_table": Table({**table, "worker": names}),
+        "summary": _summary(fit.summary, known, hiding),
+    }
     if fit.votes is not None and fit.votes.has_workers:
         fields["votes"] = _votes(fit.votes, names, code, hiding)
     if fit.posterior is not None and len(labels):
@@ -67,9 +69,11 @@ def _refuse_condition(reading: Mapping[str, Any]) -> None:
     known = {name for each in known_formats() for name in each.columns.get("worker", ())}
     known |= {"worker", reading.get("columns", {}).get("worker", "worker")}
     if not identifiers(reading.get("where", "")).isdisjoint(map(str.casefold, known)):
-        raise RequestError("the condition of this fit (--where, where=) names the column of "
-                           "workers and would be kept beside the pseudonyms: hide the workers of "
-                           "a fit without it")  # fmt: skip
+        raise RequestError(
+            "the condition of this fit (--where, where=) names the column of "
+            "workers and would be kept beside the pseudonyms: hide the workers of "
+            "a fit without it"
+        )
 
 
 def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> dict[str, Any]:
@@ -87,10 +91,7 @@ def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> 
 def _notes(notes: Any, labels: Iterable[Any]) -> list[str]:
     """Return the notes that name no worker, in a list or as a folder COLUMN=LABEL."""
     folders = [f"={label}/" for label in labels]
-    return [
-        note for note in notes
-        if not note.startswith("the workers ") and not any(each in note for each in folders)
-    ]  # fmt: skip
+    return [note for note in notes if not note.startswith("the workers ") and not any(each in note for each in folders)]
 
 
 def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
@@ -98,41 +99,41 @@ def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
     return _votes(votes, *hiding.pseudonyms(votes.workers), hiding) if votes.has_workers else votes
 
 
-def _votes(
-    votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint32], hiding: Hiding
-) -> Comparisons:
+def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint32], hiding: Hiding) -> Comparisons:
     """Return the votes with pseudonyms, sorted by them."""
     worker = code[votes.worker_codes()]
     order, intake = np.argsort(worker, kind="stable"), votes.intake
-    columns = {name: getattr(votes, name)[order]
-               for name in ("first", "second", "outcome", "weight")}  # fmt: skip
+    columns = {name: getattr(votes, name)[order] for name in ("first", "second", "outcome", "weight")}
     counts = np.bincount(worker, minlength=len(names))
     if intake is not None:
-        seconds = {names[place]: intake.work_seconds[label]
-                   for label, place in zip(votes.workers, code, strict=True)
-                   if label in intake.work_seconds}  # fmt: skip
-        intake = replace(intake, notes=tuple(_notes(intake.notes, votes.workers)),
-                         work_seconds=seconds)  # fmt: skip
+        seconds = {
+            names[place]: intake.work_seconds[label]
+            for label, place in zip(votes.workers, code, strict=True)
+            if label in intake.work_seconds
+        }
+        intake = replace(intake, notes=tuple(_notes(intake.notes, votes.workers)), work_seconds=seconds)
     return replace(
-        votes, **columns, workers=names, offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
-        features=None if votes.features is None else votes.features[order], intake=intake,
+        votes,
+        **columns,
+        workers=names,
+        offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
+        features=None if votes.features is None else votes.features[order],
+        intake=intake,
         reading={**votes.reading, "hide_workers": hiding.to_json()},
         choices=None if votes.choices is None else votes.choices.recoded(workers=code),
-        grades=None if votes.grades is None else votes.grades._replace(
-            worker=code[votes.grades.worker]),
+        grades=None if votes.grades is None else votes.grades._replace(worker=code[votes.grades.worker]),
         panels=votes.panels and votes.panels.renamed(votes.workers, names[code]),
-    )  # fmt: skip
+    )
 
 
-def _posterior(
-    posterior: Posterior, order: NDArray[np.intp], code: NDArray[np.uint32]
-) -> Posterior:
+def _posterior(posterior: Posterior, order: NDArray[np.intp], code: NDArray[np.uint32]) -> Posterior:
     """Return the posterior with its rows of workers in the new order."""
     quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
     found = posterior.dimensions
     return replace(
-        posterior, quantiles=None if quantiles is None else quantiles[order],
+        posterior,
+        quantiles=None if quantiles is None else quantiles[order],
         points=None if points is None else WorkerPoints(*(rows[order] for rows in points)),
         in_context=None if apart is None else apart._replace(worker=code[apart.worker].astype(int)),
         dimensions=None if found is None else found.by_worker(order),
-    )  # fmt: skip
+    )

@@ -23,22 +23,27 @@ if TYPE_CHECKING:
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
 # Labels are text: neither HTML nor links nor emphasis.
-_MARKDOWN = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*_[]~|$"}
-)
+_MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*_[]~|$"})
 _LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-        "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
     }
-)  # fmt: skip
+)
 
 
 def leaderboard(fit: Fit, form: str = "markdown") -> str:
     """Return the leaderboard as text; see `Fit.leaderboard`."""
     if form not in FORMATS.values():
-        raise RequestError(f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not "
-                           f"{form!r}")  # fmt: skip
+        raise RequestError(f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not {form!r}")
     if form == "csv":
         return _numbers(fit).to_csv()
     heads, rows = _cells(fit)
@@ -60,16 +65,26 @@ def form_of(path: str | os.PathLike[str]) -> str:
     """Markdown, LaTeX or CSV, by the ending of a name."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
-        raise RequestError(f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as "
-                           f"{ending!r}")  # fmt: skip
+        raise RequestError(f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as {ending!r}")
     return FORMATS[ending]
 
 
 def _numbers(fit: Fit) -> Table:
     """Return the columns of a leaderboard with all their digits."""
     table = fit.shown_items
-    names = (*fit.context_columns, "rank", "item", "score", "lower", "upper", "rank_lower",
-             "rank_upper", "comparisons", "component", "se")  # fmt: skip
+    names = (
+        *fit.context_columns,
+        "rank",
+        "item",
+        "score",
+        "lower",
+        "upper",
+        "rank_lower",
+        "rank_upper",
+        "comparisons",
+        "component",
+        "se",
+    )
     return Table({name: table[name] for name in names})
 
 
@@ -135,22 +150,17 @@ def excel_safe(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def write_excel_safe(
-    fit: Fit, directory: str | os.PathLike[str], *, decimal_comma: bool = False
-) -> None:
+def write_excel_safe(fit: Fit, directory: str | os.PathLike[str], *, decimal_comma: bool = False) -> None:
     """Write items, workers, decisions and overall.csv for a spreadsheet; `load` reads none of them.
 
-    The folder of `Fit.save` keeps labels as they are, or it could not be read again. With
-    `decimal_comma` numbers have a comma and columns are separated by semicolons, as spreadsheets
-    in most of Europe and South America expect: these take 1.5 for text or for a date.
+    The folder of `Fit.save` keeps labels as they are, or it could not be read again. With `decimal_comma` numbers have
+    a comma and columns are separated by semicolons, as spreadsheets in most of Europe and South America expect: these
+    take 1.5 for text or for a date.
     """
     tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": decisions(fit)}
     if fit.overall_ranking is not None:
         tables["overall"] = fit.overall_ranking.shown_items
-    write_folder(
-        directory,
-        {f"{name}.csv": _MARK + _text(table, decimal_comma) for name, table in tables.items()},
-    )
+    write_folder(directory, {f"{name}.csv": _MARK + _text(table, decimal_comma) for name, table in tables.items()})
 
 
 def _text(table: Table, decimal_comma: bool) -> str:

@@ -30,12 +30,15 @@ def panel_table(fitted: FitBuilder) -> Table | None:
     lower, upper = np.quantile(found.bias, [tail, 1.0 - tail], axis=0)
     order, panels = fitted.order, len(found.names)
     columns = (found.bias.mean(axis=0), lower, upper)
-    return Table({
-        "panel": np.repeat(np.array(found.names, object), len(order)),
-        "item": np.tile(fitted.votes.items[order], panels),
-        **{name: values[:, order].ravel() for name, values in
-           zip(("bias", "lower", "upper"), columns, strict=True)},
-    })  # fmt: skip
+    return Table(
+        {
+            "panel": np.repeat(np.array(found.names, object), len(order)),
+            "item": np.tile(fitted.votes.items[order], panels),
+            **{
+                name: values[:, order].ravel() for name, values in zip(("bias", "lower", "upper"), columns, strict=True)
+            },
+        }
+    )
 
 
 def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
@@ -49,20 +52,24 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
         {
-            "panel": name, "deviation": float(np.sqrt(np.mean(found.deviation[:, number] ** 2))),
-            "lower": float(ends[0, number]), "upper": float(ends[1, number]),
+            "panel": name,
+            "deviation": float(np.sqrt(np.mean(found.deviation[:, number] ** 2))),
+            "lower": float(ends[0, number]),
+            "upper": float(ends[1, number]),
             "items": [label(x) for x in table["item"][differs & (table["panel"] == name)]],
         }
         for number, name in enumerate(found.names)
-    ]  # fmt: skip
+    ]
     return {
         "trusted": {
-            "column": panels.column, "values": list(panels.trusted),
+            "column": panels.column,
+            "values": list(panels.trusted),
             "votes": float(votes.loads[panels.is_trusted(votes)].sum()),
-            "worth": found.worth, "to_settle": _to_settle(fitted, found.information),
+            "worth": found.worth,
+            "to_settle": _to_settle(fitted, found.information),
             "panels": about,
         }
-    }  # fmt: skip
+    }
 
 
 def _to_settle(fitted: FitBuilder, information: float) -> float | None:

@@ -1,8 +1,7 @@
 """Predictions of votes, and which of two items is truly better.
 
-For two items that were never compared the posterior of their difference is the Gaussian of the
-fit. For a compared pair that is replaced by what all other votes imply times the likelihood of its
-own votes; see `crowdsift.numeric.own_votes`.
+For two items that were never compared the posterior of their difference is the Gaussian of the fit. For a compared pair
+that is replaced by what all other votes imply times the likelihood of its own votes; see `crowdsift.numeric.own_votes`.
 """
 
 from __future__ import annotations
@@ -55,13 +54,11 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     one, two, who = as_list(first), as_list(second), labels_of_workers(fit, worker)
     n = max(len(one), len(two), len(who))
     if {len(one), len(two), len(who)} - {1, n}:
-        raise RequestError(f"{len(one)} first items, {len(two)} second ones and {len(who)} workers "
-                           "do not fit")  # fmt: skip
+        raise RequestError(f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit")
     known = places_of(fit.worker_table["worker"])
     padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for unseen items
     place = places_of(fit.labels)
-    a, b = (np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,))
-            for side in (one, two))  # fmt: skip
+    a, b = (np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,)) for side in (one, two))
     if unknown == "error":
         _refuse_across(fit, a, b)
     codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
@@ -81,8 +78,8 @@ def dimensions_of(fit: Fit) -> DimensionEstimate | None:
 
 def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
     """Return the labels of workers as the fit has them: pseudonyms where its workers are hidden."""
-    # `worker`: a label, a sequence of labels, or None for anyone of the crowd; `key`: the file of
-    # the key with which workers are hidden; needed for labels of a fit with a key.
+    # `worker`: a label, a sequence of labels, or None for anyone of the crowd; `key`: the file of the key with which
+    # workers are hidden; needed for labels of a fit with a key.
     hiding, labels = Hiding.of(fit.summary.get("workers_hidden")), as_list(worker)
     if key is not None:
         if hiding is None:
@@ -102,8 +99,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
     names = ", ".join(map(shown, list(missing.values())[:5]))
     more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
     what = f"the {what} {names} has" if len(missing) == 1 else f"the {what}s {names}{more} have"
-    raise RequestError(f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes "
-                       f"{prior}, instead")  # fmt: skip
+    raise RequestError(f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes {prior}, instead")
 
 
 def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
@@ -156,23 +152,21 @@ def _shifted(
     return points._replace(side_variance=spread), offset[..., None]
 
 
-def _by_crowd(
-    known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Values
-) -> None:
+def _by_crowd(known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Values) -> None:
     """Fill in votes of anyone: the mean over all workers, of many pairs over a part of them."""
     nobody = np.flatnonzero(query.worker < 0)
     n_workers, n_points = np.broadcast(*points).shape
     most = max(_MOST_NUMBERS // max(len(nobody), 1), 1)
     workers = np.arange(n_workers)[:: -(-n_workers // most)]
     step = -(-n_points // max(most // len(workers), 1))
-    some = WorkerPoints(*(np.broadcast_to(column, (n_workers, n_points))[workers, step // 2 :: step]
-                          for column in points))  # fmt: skip
+    some = WorkerPoints(
+        *(np.broadcast_to(column, (n_workers, n_points))[workers, step // 2 :: step] for column in points)
+    )
     size = max(_NUMBERS * 16 // some.reliability.size, 1)
     for begin in range(0, len(nobody), size):
         rows = nobody[begin : begin + size]
         shifted, offset = _shifted(known, query, rows[:, None], workers, some)
-        parts = model.outcome_probabilities(query.difference[rows, None, None], *shifted,
-                                            offset=offset)  # fmt: skip
+        parts = model.outcome_probabilities(query.difference[rows, None, None], *shifted, offset=offset)
         result[:, rows] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
 
 
@@ -195,9 +189,8 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
 
 
 def probabilities(
-    fit: Fit, difference: NDArray[np.float64], first: Codes | None = None,
-    second: Codes | None = None,
-) -> NDArray[np.float64]:  # fmt: skip
+    fit: Fit, difference: NDArray[np.float64], first: Codes | None = None, second: Codes | None = None
+) -> NDArray[np.float64]:
     """P(first over second) by a worker of the crowd, for differences of scores."""
     # In several dimensions the codes of the items are needed, too.
     nobody = np.full(len(difference), -1, np.int64)
@@ -225,8 +218,7 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
     """Rows of the item table, differences of scores and their sd, of items that have votes."""
     place = places_of(fit.labels)
     try:
-        one, two = (np.array([place[key] for key in keys_of(as_list(side))])
-                    for side in (first, second))  # fmt: skip
+        one, two = (np.array([place[key] for key in keys_of(as_list(side))]) for side in (first, second))
         one, two = np.broadcast_arrays(one, two)
     except KeyError as error:
         (key,) = error.args
@@ -241,8 +233,8 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
 
 def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
     """Points of every worker's posterior, one row each; its tie parameter for the width."""
-    # Where workers differ by context, rows of workers in contexts follow. Without a posterior the
-    # table's estimates stand alone, a side bias with its variance.
+    # Where workers differ by context, rows of workers in contexts follow. Without a posterior the table's estimates
+    # stand alone, a side bias with its variance.
     table, known = fit.worker_table, fit.posterior
     height = max(table.height, 1)  # without workers: one who is nobody
 
@@ -285,9 +277,11 @@ def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> 
         return
     pair = int(np.argmax(across))
     a, b, labels = one[pair], two[pair], fit.labels
-    raise RequestError(f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in "
-                       f"component {component[b]}: no chain of votes connects them, so they cannot "
-                       "be compared")  # fmt: skip
+    raise RequestError(
+        f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in "
+        f"component {component[b]}: no chain of votes connects them, so they cannot "
+        "be compared"
+    )
 
 
 def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -326,9 +320,9 @@ class Pairs(NamedTuple):
 def better(fit: Fit, code: Codes, query: Pairs) -> Values:
     """P(the first is truly better), `code` being that of every row of the item table.
 
-    The Gaussian of the difference stands where the votes are not held by the fit or more than two
-    million, are of another method than sift, or depend on more than two items (groups, covariates,
-    features, workers who differ by context).
+    The Gaussian of the difference stands where the votes are not held by the fit or more than two million, are of
+    another method than sift, or depend on more than two items (groups, covariates, features, workers who differ by
+    context).
     """
     difference, sd = query.difference, query.sd
     certain = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))  # no error at all
@@ -368,8 +362,9 @@ def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, Own
     winner, loser = code[sites.winner], code[sites.loser]
     pair = _places(query, pair_keys(winner, loser, n))
     mine = np.flatnonzero(pair >= 0)
-    given = _Given(sites.worker[mine].astype(np.int64), pair[mine], winner[mine] < loser[mine],
-                   sites.kind[mine].astype(np.int64))  # fmt: skip
+    given = _Given(
+        sites.worker[mine].astype(np.int64), pair[mine], winner[mine] < loser[mine], sites.kind[mine].astype(np.int64)
+    )
     scale = float((fit.population or {}).get("scale") or 1.0)
     tau, nu = (part[mine].astype(np.float64) for part in (sites.tau, sites.nu))
     own = _own_votes(fit, votes, rows, starts, where, (given, scale**2 * tau, scale * nu))
@@ -403,9 +398,13 @@ def _plain(fit: Fit) -> bool:
 
 
 def _own_votes(
-    fit: Fit, votes: Comparisons, rows: NDArray[np.intp], starts: NDArray[np.intp], pair: Codes,
+    fit: Fit,
+    votes: Comparisons,
+    rows: NDArray[np.intp],
+    starts: NDArray[np.intp],
+    pair: Codes,
     sites: tuple[_Given, Values, Values],
-) -> OwnVotes | None:  # fmt: skip
+) -> OwnVotes | None:
     """Return the rows of votes by pair; a share of a win becomes a weighted win and loss."""
     # None where some vote has no site.
     model = model_of(fit)
@@ -429,11 +428,16 @@ def _own_votes(
         return None
     site, towards = order[site], np.where(low_won, 1.0, -1.0)
     return OwnVotes(
-        np.searchsorted(entry, starts), np.where(tie, 1.0, towards), tie,
+        np.searchsorted(entry, starts),
+        np.where(tie, 1.0, towards),
+        tie,
         weight[entry] * np.where(lost, 1.0 - share, share),
-        np.where(swapped, -1.0, 1.0) * votes.sides_known, tau[site], towards * nu[site], worker,
+        np.where(swapped, -1.0, 1.0) * votes.sides_known,
+        tau[site],
+        towards * nu[site],
+        worker,
         *_points(fit, worker_draws(fit, model), ties=widths),
-    )  # fmt: skip
+    )
 
 
 def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:

@@ -49,9 +49,7 @@ def places_of(labels: Iterable[Any]) -> dict[Any, int]:
     return {key: place for place, key in enumerate(keys_of(labels))}
 
 
-def positions(
-    wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None
-) -> NDArray[np.int64]:
+def positions(wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None) -> NDArray[np.int64]:
     """Where wanted labels stand in a list."""
     # `missing` stands for those that are not there; without it one that is not there is a KeyError.
     place = places_of(labels)

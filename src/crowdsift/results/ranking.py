@@ -30,9 +30,7 @@ def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int
     return np.argsort(-scores, kind="stable")
 
 
-def ranks(
-    scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None
-) -> NDArray[np.int64]:
+def ranks(scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
     """Ranks from 1 (the best) within every component; equal scores share the better rank."""
     # `order` is that of `table_order`, where it is known.
     if order is None:
@@ -49,14 +47,17 @@ def ranks(
 
 
 def rank_limits(
-    scores: Vector, sd: Vector, blocks: Sequence[Block], component: NDArray[np.uint32],
-    seed: int = 0, level: float = LEVEL,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    scores: Vector,
+    sd: Vector,
+    blocks: Sequence[Block],
+    component: NDArray[np.uint32],
+    seed: int = 0,
+    level: float = LEVEL,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of the interval of every item's rank within its component."""
-    # Of components in `blocks` from their joint posterior: in closed form for two items, else from
-    # the ranks of samples in pairs of opposite errors. The others are large; there independent
-    # errors are close, and ranks are counted, see `_counted_limits`. An interval always holds the
-    # rank of the score itself.
+    # Of components in `blocks` from their joint posterior: in closed form for two items, else from the ranks of samples
+    # in pairs of opposite errors. The others are large; there independent errors are close, and ranks are counted, see
+    # `_counted_limits`. An interval always holds the rank of the score itself.
     low, high = np.ones(len(scores), np.int64), np.ones(len(scores), np.int64)
     rest = np.bincount(component)[component] > 1
     for block in blocks:
@@ -71,9 +72,7 @@ def rank_limits(
     return np.minimum(low, rank), np.maximum(high, rank)
 
 
-def _limits_of_two(
-    scores: Vector, root: Vector, _: int, level: float
-) -> tuple[NDArray[np.int64], ...]:
+def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[NDArray[np.int64], ...]:
     """One of two items is first with Φ(difference/sd), the other else."""
     error = root[:, :, 0] - root[:, :, 1]
     sd = np.maximum(np.sqrt((error**2).sum(axis=1)), 1e-300)
@@ -83,13 +82,10 @@ def _limits_of_two(
     return np.where(first > tail, 1, 2), np.where(first >= 1.0 - tail, 1, 2)
 
 
-def _drawn_limits(
-    scores: Vector, root: Vector, seed: int, level: float
-) -> tuple[NDArray[np.int64], ...]:
+def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tuple[NDArray[np.int64], ...]:
     """Limits of ranks in components of one size, from samples: the same noise for each of them."""
     n, k = scores.shape
-    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k),
-                                dtype=np.float32)  # fmt: skip
+    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k), dtype=np.float32)
     places = _places(2 * len(noise), level)
     low, high = np.empty((n, k), np.int64), np.empty((n, k), np.int64)
     step = max(_NUMBERS // (len(noise) * k), 1)
@@ -120,8 +116,8 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
 
 def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the order along the last axis, from the largest on."""
-    # Of integers that hold the depth below the largest, to a part in millions of the range as in
-    # the draws themselves, and the item: whole numbers are sorted six times as fast as indices are.
+    # Of integers that hold the depth below the largest, to a part in millions of the range as in the draws themselves,
+    # and the item: whole numbers are sorted six times as fast as indices are.
     k = drawn.shape[2]
     bits = (k - 1).bit_length()
     depth = drawn.max(axis=2, keepdims=True) - drawn
@@ -145,9 +141,9 @@ def _counted_limits(
     scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of ranks for independent errors, from how many items are expected above a score."""
-    # With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take s² =
-    # Σ_j P(1 - P). Its own error moves x between the limits of its score; the two add up as
-    # squares. N and s² are read off a table over x, made of items binned by score and error.
+    # With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take s² = Σ_j P(1 - P). Its own
+    # error moves x between the limits of its score; the two add up as squares. N and s² are read off a table over x,
+    # made of items binned by score and error.
     low, high = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
     order, z = np.argsort(component, kind="stable"), half_width(level)
     for inside in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):

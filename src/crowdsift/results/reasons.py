@@ -1,7 +1,7 @@
 """Why a worker has its verdict, in words, and what to do: pay, review or block.
 
-A reason is a template and the figures that fill it, so that a page can hold those of many
-thousand workers: the templates once, and a few numbers per worker.
+A reason is a template and the figures that fill it, so that a page can hold those of many thousand workers: the
+templates once, and a few numbers per worker.
 """
 
 from __future__ import annotations
@@ -21,37 +21,48 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.fit import Fit
 
-# {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page. The
-# sentences may be sent to the worker: facts, no probabilities, and nothing that is not in a table.
+# {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page. The sentences may be
+# sent to the worker: facts, no probabilities, and nothing that is not in a table.
 TEMPLATES = (
     "The answers follow the quality of the items.",
     "The answers follow the quality of the items, but less closely than those of a typical worker.",
     "The answers do not differ clearly from guessing.",
     "The answers mostly go against those of the other workers; perhaps the question was understood "
-    "the other way round.", "Most answers chose the item on the {0}, whichever item stood there.",
+    "the other way round.",
+    "Most answers chose the item on the {0}, whichever item stood there.",
     "The answers are not enough to judge this worker; they count like all others.",
-    "{0}, {1} agreement with the order that the other workers' votes imply (guessing gives about "
-    "50\u00a0%).", "{0}.", "{0} of the decided answers chose the left item.",
+    "{0}, {1} agreement with the order that the other workers' votes imply (guessing gives about 50\u00a0%).",
+    "{0}.",
+    "{0} of the decided answers chose the left item.",
     "The workers do not settle which end of the ranking is up, so this worker cannot be judged; "
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
     "The answers are consistent, but they weigh other things than {0}.",
     "{0} of {1} on pairs with a known answer (gold) are right.",
-    "The answers follow the scores, but not the order by the other workers alone, who weigh other "
-    "things.",
-)  # fmt: skip
-(_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
- _SIGN, _DISTINCT, _GOLD, _APART) = range(len(TEMPLATES))  # fmt: skip
+    "The answers follow the scores, but not the order by the other workers alone, who weigh other things.",
+)
+(_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT, _SIGN, _DISTINCT, _GOLD, _APART) = range(
+    len(TEMPLATES)
+)
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
 SHORT = (
-    "{0} × typical", "less than typical", "like guessing", "against the others", "mostly {0}",
-    "not settled by {0}", "", "", "", "sign not settled", "weighs other things", "gold: {0} of {1}",
     "{0} × typical",
-)  # fmt: skip
+    "less than typical",
+    "like guessing",
+    "against the others",
+    "mostly {0}",
+    "not settled by {0}",
+    "",
+    "",
+    "",
+    "sign not settled",
+    "weighs other things",
+    "gold: {0} of {1}",
+    "{0} × typical",
+)
 
 # Than what distinct workers weigh other things, by the direction of the scores.
-OTHERS = {"common": "those of most workers", "gold": "the gold pairs do",
-          "trusted": "the trusted votes do"}  # fmt: skip
+OTHERS = {"common": "those of most workers", "gold": "the gold pairs do", "trusted": "the trusted votes do"}
 
 _LOPSIDED = 0.8  # a share of one side worth a word
 _FEW = 10  # votes from which on it is
@@ -76,27 +87,30 @@ def random_level(model: Model) -> float:
 
 def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     """Return the yardstick of the verdicts: the median of the workers called reliable or weak."""
-    # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
-    # words; NaN where there are none.
+    # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two words; NaN where
+    # there are none.
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
-    return (float(np.median(table["reliability"][trusted] - random_level)) if trusted.any()
-            else (np.nan))  # fmt: skip
+    return float(np.median(table["reliability"][trusted] - random_level)) if trusted.any() else (np.nan)
 
 
 def reasons(
     table: Table, level: float = 0.0, sign: float | None = None, direction: str = "common"
 ) -> list[list[Reason]]:
     """Return the reasons of every worker's verdict; empty where a method gives none."""
-    # The first reason is that of the verdict, the others are the facts beside it. `sign`: the
-    # probability that the sign of the scores is right; None where it is known.
+    # The first reason is that of the verdict, the others are the facts beside it. `sign`: the probability that the sign
+    # of the scores is right; None where it is known.
     unsettled = sign is not None and sign < 1.0 - MAX_USEFUL
     apart = ((table["lower"] > level) | (table["upper"] < level)).tolist()
     left = table.get("left_share", np.full(table.height, np.nan)).tolist()
     names = ("verdict", "reliability", "comparisons", "agreement")
     columns = (table[name].tolist() for name in names)
     typical = typical_reliability(table, level)
-    plain = {"weak": Reason(_WEAK), "random": Reason(_RANDOM), "adversarial": Reason(_AGAINST),
-             "distinct": Reason(_DISTINCT, (OTHERS[direction],))}  # fmt: skip
+    plain = {
+        "weak": Reason(_WEAK),
+        "random": Reason(_RANDOM),
+        "adversarial": Reason(_AGAINST),
+        "distinct": Reason(_DISTINCT, (OTHERS[direction],)),
+    }
     gold = [table.get(f"gold_{name}", np.zeros(table.height)) for name in ("votes", "agreement")]
     result: list[list[Reason]] = []
     for row, (verdict, reliability, votes, agreed) in enumerate(zip(*columns, strict=True)):
@@ -129,21 +143,22 @@ def reasons(
 def decisions(fit: Fit) -> Table:
     """Return a row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
-    Random, one-sided and adversarial workers get "review". They get "block" if they have at least
-    20 votes and that class has a probability of 99 %; a random worker must also have
-    `p_above_random` of at most 75 %. Reliable, weak, distinct and undecided workers get "pay".
-    The median time of answers changes no suggestion.
+    Random, one-sided and adversarial workers get "review". They get "block" if they have at least 20 votes and that
+    class has a probability of 99 %; a random worker must also have `p_above_random` of at most 75 %. Reliable, weak,
+    distinct and undecided workers get "pay". The median time of answers changes no suggestion.
     """
     table = fit.worker_table
     accused = np.isin(table["verdict"].astype(str), ACCUSED)
-    return Table({
-        "worker": table["worker"], "verdict": table["verdict"], "reason": reason_texts(fit),
-        "votes": table["comparisons"],
-        "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
-        "suggestion": table.get(
-            "suggestion", np.where(accused, "review", "pay").astype(object)
-        ),
-    })  # fmt: skip
+    return Table(
+        {
+            "worker": table["worker"],
+            "verdict": table["verdict"],
+            "reason": reason_texts(fit),
+            "votes": table["comparisons"],
+            "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
+            "suggestion": table.get("suggestion", np.where(accused, "review", "pay").astype(object)),
+        }
+    )
 
 
 def with_reasons(fit: Fit) -> Table:

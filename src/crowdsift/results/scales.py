@@ -61,8 +61,8 @@ def checked_level(level: Any) -> float:
 
 def typical_reliability(fit: Fit) -> float:
     """Return the median reliability over votes; NaN if the method estimates none."""
-    # Every vote counts once with the reliability of its worker: a few spammers with many votes, or
-    # many with few, do not move it far.
+    # Every vote counts once with the reliability of its worker: a few spammers with many votes, or many with few, do
+    # not move it far.
     table = fit.worker_table
     if not table.height and fit.summary.get("typical_reliability") is not None:
         return float(fit.summary["typical_reliability"])  # of a ranking without its workers
@@ -109,23 +109,20 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
     for item, value in (anchor or {}).items():
         if keys_of([item])[0] not in labels:
             near = ", ".join(str(each) for each in items[:3])
-            raise RequestError(f"the anchor {item!r} is not among the items, which are {near}, "
-                               "...; name an item as the votes do")  # fmt: skip
+            raise RequestError(
+                f"the anchor {item!r} is not among the items, which are {near}, ...; name an item as the votes do"
+            )
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             raise RequestError(f"the anchor {item!r} needs a finite number, not {value!r}")
 
 
-def scaled_fields(
-    fit: Fit, scale: str = "standard", anchor: Mapping[Any, float] | None = None
-) -> dict[str, Any]:
+def scaled_fields(fit: Fit, scale: str = "standard", anchor: Mapping[Any, float] | None = None) -> dict[str, Any]:
     """Return the fields of a fit that change with the scale: `shown` and `summary`."""
-    # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln
-    # 10·b·r (elo), or as the share of wins of that worker for this item against all others of its
-    # component (winrate). The mean of a component is 0, of elo 1000, unless an anchor has a value
-    # of its own; then all scores move with it. Intervals are those of the scores, moved alike: the
-    # anchor is a point of the scale, not an item without error. `anchor`: the value that an item
-    # shall have, one item per component. An item that is in several contexts has it in each of
-    # them.
+    # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln 10·b·r (elo), or as
+    # the share of wins of that worker for this item against all others of its component (winrate). The mean of a
+    # component is 0, of elo 1000, unless an anchor has a value of its own; then all scores move with it. Intervals are
+    # those of the scores, moved alike: the anchor is a point of the scale, not an item without error. `anchor`: the
+    # value that an item shall have, one item per component. An item that is in several contexts has it in each of them.
     require_anchors(scale, anchor, fit.item_table["item"].tolist())
     known = _anchors(fit, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):
@@ -197,8 +194,10 @@ def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
         for row in rows:
             other = taken.setdefault(int(component[row]), item)
             if other != item:
-                raise RequestError(f"the anchors {other!r} and {item!r} are compared with each "
-                                   "other, so one of them settles the level; give one")  # fmt: skip
+                raise RequestError(
+                    f"the anchors {other!r} and {item!r} are compared with each "
+                    "other, so one of them settles the level; give one"
+                )
             found[row] = float(value)
     return found
 
@@ -211,8 +210,7 @@ def lacks_scale(fit: Fit, scale: str) -> str:
     slope = slope_of(fit)
     if slope > 0.0 or (scale == "winrate" and not slope < 0.0):
         return ""
-    return (f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
-            f"{scale} scale")  # fmt: skip
+    return f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no {scale} scale"
 
 
 def unscaled_fields(fit: Fit, why: str) -> dict[str, Any]:

@@ -55,8 +55,7 @@ def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) 
 
 def signed_without_each(difference: Vector) -> Vector:
     """Return each difference with the sign that all other gold pairs give the scores."""
-    # `difference` is that of the scores with the sign of the crowd, which stays where no other pair
-    # says anything.
+    # `difference` is that of the scores with the sign of the crowd, which stays where no other pair says anything.
     whole, zero = Agreement.of(difference), np.nan_to_num(difference)
     balance = whole.agree - whole.disagree - np.sign(zero)
     margin = whole.margin - zero
@@ -86,12 +85,14 @@ def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
 
 
 def order_probability(
-    scores: Vector, variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
-    component: NDArray[np.uint32], seed: int = 0,
-) -> float:  # fmt: skip
+    scores: Vector,
+    variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
+    component: NDArray[np.uint32],
+    seed: int = 0,
+) -> float:
     """Probability that a random pair of one component is in the right order, up to the sign."""
-    # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
-    # the variances of differences.
+    # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives the variances of
+    # differences.
     k = len(scores)
     rng = np.random.Generator(np.random.PCG64(seed))
     order = np.argsort(component, kind="stable")  # pairs within a component, uniformly
@@ -116,12 +117,12 @@ def order_probability(
 
 def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
     """How many gold pairs settle the sign: their majority is right with this confidence."""
-    # Each agrees with the scores of the right sign with probability q, independently, so this is
-    # the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the
-    # order itself is then so uncertain that votes are needed first.
+    # Each agrees with the scores of the right sign with probability q, independently, so this is the smallest odd n
+    # with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the order itself is then so uncertain that
+    # votes are needed first.
     q = min(max(order_right, 0.0), 1.0)
-    # Two pairs more than 2m + 1 turn the majority only if it hung on one pair:
-    # P(m + 1) = P(m) + (2q - 1) C(2m + 1, m + 1) (q(1 - q))^(m + 1)
+    # Two pairs more than 2m + 1 turn the majority only if it hung on one pair: P(m + 1) = P(m) + (2q - 1) C(2m + 1, m +
+    # 1) (q(1 - q))^(m + 1)
     right, term = q, q * (1.0 - q)
     for m in range((_MOST_GOLD + 1) // 2):
         if right >= confidence:

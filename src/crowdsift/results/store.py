@@ -1,10 +1,9 @@
 """Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
-`summary.json` names the files that belong to it with size and checksum; only those are read. It
-has a checksum of its own content, too, and `check_summary` finds values that no fit writes, before
-they become an error far from the file. With the votes and the posterior, which are kept up to 2
-million each, a loaded fit answers as the one in memory does. Codes are those of the labels in
-their order.
+`summary.json` names the files that belong to it with size and checksum; only those are read. It has a checksum of its
+own content, too, and `check_summary` finds values that no fit writes, before they become an error far from the file.
+With the votes and the posterior, which are kept up to 2 million each, a loaded fit answers as the one in memory does.
+Codes are those of the labels in their order.
 """
 
 from __future__ import annotations
@@ -26,13 +25,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import CrowdsiftError, InputError
 from crowdsift.io.items import GoldLabels
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.saved import (
-    RecordedFolder,
-    parquet_bytes,
-    parquet_columns,
-    require_own,
-    write_recorded,
-)
+from crowdsift.io.saved import RecordedFolder, parquet_bytes, parquet_columns, require_own, write_recorded
 from crowdsift.models import MODELS, model
 from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
 from crowdsift.models.covariance import ComponentCovariance
@@ -53,14 +46,7 @@ from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import (
-    as_column,
-    context_codes,
-    context_names,
-    factorize,
-    match_labels,
-    merge,
-)
+from crowdsift.votes.labels import as_column, context_codes, context_names, factorize, match_labels, merge
 
 if TYPE_CHECKING:
     from crowdsift.votes.choices import Choices
@@ -79,18 +65,32 @@ _CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the rec
 _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
-    _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES, FEATURES,
-    FEATURE_WEIGHTS, COEFFICIENTS, PANEL_BIAS, *KEPT,
-)  # fmt: skip
+    _ITEMS,
+    _WORKERS,
+    _DECISIONS,
+    _OVERALL,
+    _POPULATION,
+    SITES,
+    FEATURES,
+    FEATURE_WEIGHTS,
+    COEFFICIENTS,
+    PANEL_BIAS,
+    *KEPT,
+)
 FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
 _READERS: dict[str, Callable[[str], Any]] = {
-    "int": int, "float": float, "bool": lambda text: text == "True", "NoneType": lambda _: None,
-    "date": date.fromisoformat, "datetime": datetime.fromisoformat,
-    "Timestamp": datetime.fromisoformat, "Decimal": Decimal,
-}  # fmt: skip
+    "int": int,
+    "float": float,
+    "bool": lambda text: text == "True",
+    "NoneType": lambda _: None,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "Timestamp": datetime.fromisoformat,
+    "Decimal": Decimal,
+}
 _TEXT_COLUMNS = {"panel", "verdict", "suggestion", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
@@ -99,15 +99,16 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
     names = (*fit.context_columns, "item")
     record = {
-        **fit.summary, "warning_kinds": [each.kind.value for each in fit.diagnostics],
-        "parameters": fit.parameters, "trace": list(fit.trace),
+        **fit.summary,
+        "warning_kinds": [each.kind.value for each in fit.diagnostics],
+        "parameters": fit.parameters,
+        "trace": list(fit.trace),
         "label_types": {
             "items": {name: _label_types(fit.item_table[name]) for name in names},
             "workers": {"worker": _label_types(fit.worker_table["worker"])},
         },
-    }  # fmt: skip
-    files = {_ITEMS: with_own_scale(fit).to_csv().encode(),
-             _WORKERS: with_reasons(fit).to_csv().encode()}  # fmt: skip
+    }
+    files = {_ITEMS: with_own_scale(fit).to_csv().encode(), _WORKERS: with_reasons(fit).to_csv().encode()}
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         files[_DECISIONS] = decisions(fit).to_csv().encode()
     if fit.population is not None:  # a later fit starts there
@@ -175,17 +176,32 @@ def _loaded(saved: RecordedFolder) -> Fit:
         population = _population(saved)
         details, overall = record.pop("kept"), _overall(saved, record)
         fit = Fit(
-            items, workers, summary=record, parameters=parameters, trace=tuple(trace),
-            diagnostics=_diagnostics(record), population=population,
+            items,
+            workers,
+            summary=record,
+            parameters=parameters,
+            trace=tuple(trace),
+            diagnostics=_diagnostics(record),
+            population=population,
             sites=_sites(saved, population, items, workers),
             coefficients=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
             panel_biases=_repeated(saved, PANEL_BIAS, "item", types["items"]),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
-            overall_ranking=overall, shown=shown, folder=str(saved.folder),
-        )  # fmt: skip
+            overall_ranking=overall,
+            shown=shown,
+            folder=str(saved.folder),
+        )
         return _with_kept(saved, details, fit)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError,
-            RecursionError, CrowdsiftError) as error:  # fmt: skip
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        CrowdsiftError,
+    ) as error:
         if isinstance(error, InputError):
             raise
         why = str(error) if isinstance(error, ValueError | CrowdsiftError) else repr(error)
@@ -246,9 +262,12 @@ def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
         return saved.read(name) if saved.has(name) else None
 
     return replace(
-        fit, posterior=posterior_of(read, details, fit), votes=kept_votes(read, details, fit),
-        gold=kept_gold(read, fit), taken=tuple(map(str, details.get("taken", ()))),
-    )  # fmt: skip
+        fit,
+        posterior=posterior_of(read, details, fit),
+        votes=kept_votes(read, details, fit),
+        gold=kept_gold(read, fit),
+        taken=tuple(map(str, details.get("taken", ()))),
+    )
 
 
 def _without_reasons(table: Table) -> Table:
@@ -264,10 +283,21 @@ def _population(saved: RecordedFolder) -> dict[str, Any] | None:
 
 
 _BY_WORKER = ("low", "high")  # the same for all votes of a worker
-_SITE_COLUMNS = {name: np.dtype(kind) for name, kind in {
-    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "tau": "f4", "nu": "f4",
-    "side_tau": "f4", "side_nu": "f4", "low": "f8", "high": "f8",
-}.items()}  # fmt: skip
+_SITE_COLUMNS = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "worker": "u4",
+        "winner": "u4",
+        "loser": "u4",
+        "kind": "i1",
+        "tau": "f4",
+        "nu": "f4",
+        "side_tau": "f4",
+        "side_nu": "f4",
+        "low": "f8",
+        "high": "f8",
+    }.items()
+}
 
 
 _WITHOUT_SITES = "Delete the file to go on from the scores alone"
@@ -281,9 +311,7 @@ def sites_bytes(sites: SavedSites) -> bytes:
     return parquet_bytes(columns)
 
 
-def _sites(
-    saved: RecordedFolder, population: dict[str, Any] | None, items: Table, workers: Table
-) -> SavedSites | None:
+def _sites(saved: RecordedFolder, population: dict[str, Any] | None, items: Table, workers: Table) -> SavedSites | None:
     """Return the sites of the votes, if they were kept and the file was not deleted since."""
     if population is None or not saved.has(SITES):
         return None
@@ -321,16 +349,13 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
         if name in types:
             kinds = types[name] if len(types[name]) > 1 else types[name] * len(texts)
             parsed[name] = np.empty(len(texts), dtype=object)
-            parsed[name][:] = [_READERS.get(k, str)(text)
-                   for k, text in zip(kinds, texts, strict=True)]  # fmt: skip
+            parsed[name][:] = [_READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)]
         else:
             parsed[name] = _parsed(name, texts)
     return Table(parsed)
 
 
-def _repeated(
-    saved: RecordedFolder, name: str, role: str, types: dict[str, list[str]]
-) -> Table | None:
+def _repeated(saved: RecordedFolder, name: str, role: str, types: dict[str, list[str]]) -> Table | None:
     """Read a table with several rows for every worker (together) or item (panel by panel)."""
     if not saved.has(name):
         return None
@@ -445,8 +470,9 @@ def _object(_needed: str = "", **checks: Check) -> Check:
     """Accept an object with these entries, where present, and all those that are needed."""
 
     def check(value: Any) -> bool:
-        return isinstance(value, dict) and all(checks[name](value[name]) if name in value
-                          else name not in _needed.split() for name in checks)  # fmt: skip
+        return isinstance(value, dict) and all(
+            checks[name](value[name]) if name in value else name not in _needed.split() for name in checks
+        )
 
     return check
 
@@ -454,22 +480,41 @@ def _object(_needed: str = "", **checks: Check) -> Check:
 _COUNT, _SIZE, _ANY, _SHARE = _whole(), _number(0.0), _number(), _number(0.0, 1.0)
 _LABELS, _PARAMETERS = _list(_text), _values(lambda _: True)
 _NEEDED = (
-    "method", "items", "workers", "votes", "components", "converged", "iterations", "level",
-    "scale", "seed", "warnings", "parameters", "trace", "label_types", "kept", "warning_kinds",
-)  # fmt: skip
+    "method",
+    "items",
+    "workers",
+    "votes",
+    "components",
+    "converged",
+    "iterations",
+    "level",
+    "scale",
+    "seed",
+    "warnings",
+    "parameters",
+    "trace",
+    "label_types",
+    "kept",
+    "warning_kinds",
+)
 _RANKING: dict[str, Check] = {
-    "method": _text, "version": _text, "components": _whole(1), "converged": _truth,
+    "method": _text,
+    "version": _text,
+    "components": _whole(1),
+    "converged": _truth,
     "level": lambda value: _number(0.5, 1.0)(value) and 0.5 < value < 1.0,
-    "scale": _one_of(*SCALES), "scale_factor": _number(0.0), "anchor": _values(_ANY),
-    "seed": _COUNT, "typical_reliability": _maybe(_ANY), "warnings": _list(_text),
-}  # fmt: skip
+    "scale": _one_of(*SCALES),
+    "scale_factor": _number(0.0),
+    "anchor": _values(_ANY),
+    "seed": _COUNT,
+    "typical_reliability": _maybe(_ANY),
+    "warnings": _list(_text),
+}
 _KINDS: dict[str, Check] = {
     **_RANKING,
     "parameters": _PARAMETERS,
     "trace": _list(_ANY),
-    "label_types": _object(
-        "items workers", items=_values(_list(_text)), workers=_object("worker", worker=_LABELS)
-    ),
+    "label_types": _object("items workers", items=_values(_list(_text)), workers=_object("worker", worker=_LABELS)),
     "warning_kinds": _list(_text),
     "items": _whole(1),
     "workers": _COUNT,
@@ -479,9 +524,19 @@ _KINDS: dict[str, Check] = {
     "sides_known": _truth,
     "intake": _maybe(
         _object(
-            format=_text, rows=_COUNT, used=_COUNT, empty=_COUNT, duplicates=_COUNT,
-            set_aside=_COUNT, left_out=_COUNT, votes=_COUNT, both_bad=_COUNT,
-            reasons=_values(_COUNT), notes=_LABELS, known=_COUNT, repeated=_COUNT,
+            format=_text,
+            rows=_COUNT,
+            used=_COUNT,
+            empty=_COUNT,
+            duplicates=_COUNT,
+            set_aside=_COUNT,
+            left_out=_COUNT,
+            votes=_COUNT,
+            both_bad=_COUNT,
+            reasons=_values(_COUNT),
+            notes=_LABELS,
+            known=_COUNT,
+            repeated=_COUNT,
         )
     ),
     "measure": _text,
@@ -503,10 +558,7 @@ _KINDS: dict[str, Check] = {
     "direction": _one_of("common", "gold", "trusted"),
     "has_common": _truth,
     "dimension_names": _list(_maybe(_text)),
-    "trials": _list(
-        _object("dimensions", dimensions=_whole(1), evidence=_maybe(_ANY),
-                left_out_loss=_maybe(_ANY))
-    ),
+    "trials": _list(_object("dimensions", dimensions=_whole(1), evidence=_maybe(_ANY), left_out_loss=_maybe(_ANY))),
     "separation_reliability": _maybe(_number(high=1.0)),
     "sign_margin": _maybe(_ANY),
     "sign_probability": _maybe(_SHARE),
@@ -527,72 +579,120 @@ _KINDS: dict[str, Check] = {
     "drift": _maybe(_object("workers", crowd_change=_ANY, crowd_z=_ANY, workers=_LABELS)),
     "robustness": _maybe(
         _object(
-            "text", leader=_text, challenger=_text, votes=_maybe(_SIZE), total_votes=_SIZE,
-            workers=_maybe(_LABELS), total_workers=_COUNT, note=_text, text=_text,
-            neighbours=_list(_object(above=_text, below=_text, votes=_maybe(_SIZE),
-                                     workers=_maybe(_COUNT))),
+            "text",
+            leader=_text,
+            challenger=_text,
+            votes=_maybe(_SIZE),
+            total_votes=_SIZE,
+            workers=_maybe(_LABELS),
+            total_workers=_COUNT,
+            note=_text,
+            text=_text,
+            neighbours=_list(_object(above=_text, below=_text, votes=_maybe(_SIZE), workers=_maybe(_COUNT))),
         )
     ),
     "statistics": _maybe(
         _object(
-            separation_index=_maybe(_ANY), separation_reliability=_maybe(_ANY),
+            separation_index=_maybe(_ANY),
+            separation_reliability=_maybe(_ANY),
             scale_separation_reliability=_maybe(_ANY),
-            split_half_reliability=_maybe(_ANY), alpha=_maybe(_ANY),
-            triads=_maybe(_values(_maybe(_ANY))), misfitting_workers=_LABELS,
+            split_half_reliability=_maybe(_ANY),
+            alpha=_maybe(_ANY),
+            triads=_maybe(_values(_maybe(_ANY))),
+            misfitting_workers=_LABELS,
             misfitting_items=_LABELS,
         )
     ),
     "history": _list(
-        lambda entry: _object(
-            "votes items ranks scores", votes=_SIZE, items=_LABELS, ranks=_list(_whole(1)),
-            scores=_list(_ANY),
-        )(entry) and len({len(entry[name]) for name in ("items", "ranks", "scores")}) == 1
+        lambda entry: (
+            _object("votes items ranks scores", votes=_SIZE, items=_LABELS, ranks=_list(_whole(1)), scores=_list(_ANY))(
+                entry
+            )
+            and len({len(entry[name]) for name in ("items", "ranks", "scores")}) == 1
+        )
     ),
     "trusted": _maybe(
         _object(
-            "column values panels", column=_text, values=_list(_text), votes=_SIZE, worth=_SIZE,
-            to_settle=_maybe(_SIZE), panels=_list(
-                _object("panel items", panel=_text, deviation=_SIZE, lower=_SIZE, upper=_SIZE,
-                        items=_list(_text))
+            "column values panels",
+            column=_text,
+            values=_list(_text),
+            votes=_SIZE,
+            worth=_SIZE,
+            to_settle=_maybe(_SIZE),
+            panels=_list(
+                _object("panel items", panel=_text, deviation=_SIZE, lower=_SIZE, upper=_SIZE, items=_list(_text))
             ),
         )
     ),
     "overall": _maybe(
         _object(
-            items=_COUNT, components=_COUNT, converged=_truth, iterations=_COUNT, seconds=_SIZE,
-            log_likelihood=_ANY, mean_log_likelihood=_ANY, evidence=_maybe(_ANY),
+            items=_COUNT,
+            components=_COUNT,
+            converged=_truth,
+            iterations=_COUNT,
+            seconds=_SIZE,
+            log_likelihood=_ANY,
+            mean_log_likelihood=_ANY,
+            evidence=_maybe(_ANY),
         )
     ),
     "overall_ranking": _object(
-        "summary parameters label_types", parameters=_PARAMETERS,
+        "summary parameters label_types",
+        parameters=_PARAMETERS,
         label_types=_object("item", item=_LABELS),
         summary=_object("method level scale seed components converged warnings", **_RANKING),
     ),
     "item_features": _object(
-        "used groups", used=_truth, own_share=_SHARE, explained=_ANY, evidence_gain=_ANY,
+        "used groups",
+        used=_truth,
+        own_share=_SHARE,
+        explained=_ANY,
+        evidence_gain=_ANY,
         groups=_list(_object("name", name=_text, features=_COUNT, share=_SHARE)),
     ),
     "covariates": _list(
         _object(
-            "name used", name=_text, used=_truth, evidence_gain=_ANY, constant_for_items=_truth,
-            crowd=_maybe(_ANY), lower=_maybe(_ANY), upper=_maybe(_ANY), spread=_maybe(_ANY),
+            "name used",
+            name=_text,
+            used=_truth,
+            evidence_gain=_ANY,
+            constant_for_items=_truth,
+            crowd=_maybe(_ANY),
+            lower=_maybe(_ANY),
+            upper=_maybe(_ANY),
+            spread=_maybe(_ANY),
         )
     ),
     "kept": _object(
-        votes=_object("sides_known has_workers source", sides_known=_truth, has_workers=_truth,
-                      source=_text, reading=_values(lambda _: True), row_ids=_truth,
-                      choices=_truth),
+        votes=_object(
+            "sides_known has_workers source",
+            sides_known=_truth,
+            has_workers=_truth,
+            source=_text,
+            reading=_values(lambda _: True),
+            row_ids=_truth,
+            choices=_truth,
+        ),
         dimensions=_values(_list(_either(_ANY, _list(_ANY)))),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
         taken=_LABELS,
     ),
-}  # fmt: skip
+}
 _IS_POPULATION = _object(
     "levels masses centre spread shares ties sides side_mean side_variance pair_effect scale",
-    levels=_list(_SIZE), masses=_list(_SIZE), centre=_maybe(_ANY), spread=_SIZE,
-    shares=lambda value: _list(_SHARE)(value) and len(value) == 3, ties=_truth, sides=_truth,
-    side_mean=_ANY, side_variance=_SIZE, pair_effect=_SIZE, scale=_SIZE, by_context=_truth,
-)  # fmt: skip
+    levels=_list(_SIZE),
+    masses=_list(_SIZE),
+    centre=_maybe(_ANY),
+    spread=_SIZE,
+    shares=lambda value: _list(_SHARE)(value) and len(value) == 3,
+    ties=_truth,
+    sides=_truth,
+    side_mean=_ANY,
+    side_variance=_SIZE,
+    pair_effect=_SIZE,
+    scale=_SIZE,
+    by_context=_truth,
+)
 
 
 def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -604,12 +704,21 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     plain = plain and votes is not None and votes.grades is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
         files[VOTES] = parquet_bytes(
-            {"worker": votes.worker_codes().astype(np.uint32), "first": votes.first,
-             "second": votes.second, "outcome": votes.outcome, "weight": votes.weight}
-        )  # fmt: skip
-        details["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
-                         "source": votes.source, "reading": dict(votes.reading),
-                         "row_ids": votes.row_ids is not None}  # fmt: skip
+            {
+                "worker": votes.worker_codes().astype(np.uint32),
+                "first": votes.first,
+                "second": votes.second,
+                "outcome": votes.outcome,
+                "weight": votes.weight,
+            }
+        )
+        details["votes"] = {
+            "sides_known": votes.sides_known,
+            "has_workers": votes.has_workers,
+            "source": votes.source,
+            "reading": dict(votes.reading),
+            "row_ids": votes.row_ids is not None,
+        }
         if votes.row_ids is not None:
             files[ROW_IDS] = parquet_bytes({"id": votes.row_ids})
         if votes.choices is not None:
@@ -644,9 +753,11 @@ def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[s
     """Return the files of positions and weights, and what the record says of the crowd."""
     square = (-1, found.count**2)
     flat = (
-        ("position", found.positions), ("covariance", found.position_covariance.reshape(square)),
-        ("weight", found.weights), ("covariance", found.weight_covariance.reshape(square)),
-    )  # fmt: skip
+        ("position", found.positions),
+        ("covariance", found.position_covariance.reshape(square)),
+        ("weight", found.weights),
+        ("covariance", found.weight_covariance.reshape(square)),
+    )
     columns = [{f"{name}{i:03d}": each for i, each in enumerate(rows.T)} for name, rows in flat]
     places = {**columns[0], **columns[1], "component_size": found.component_size}
     weights = {**columns[2], **columns[3], "distinct": found.distinct}
@@ -654,9 +765,7 @@ def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[s
     return {POSITIONS: parquet_bytes(places), WEIGHTS: parquet_bytes(weights)}, crowd
 
 
-def _dimensions_of(
-    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
-) -> DimensionEstimate | None:
+def _dimensions_of(read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit) -> DimensionEstimate | None:
     """Return the dimensions of a loaded fit; None where there is one, or a file was deleted."""
     files = [read(POSITIONS), read(WEIGHTS)]
     if None in files or "dimensions" not in details:
@@ -674,16 +783,18 @@ def _dimensions_of(
     crowd = [np.array(details["dimensions"][name], np.float64) for name in _CROWD]
     if [each.shape for each in crowd] != [(D,), (D, D), (D, D)]:
         raise ValueError("the crowd has another number of dimensions")
-    trials = (Trial(each["dimensions"], *(np.nan if each[name] is None else each[name] for name in
-              ("evidence", "left_out_loss"))) for each in s["trials"])  # fmt: skip
-    parts += [*crowd, s["direction"], s["has_common"], tuple(trials), workers["distinct"],
-              items["component_size"]]  # fmt: skip
+    trials = (
+        Trial(
+            each["dimensions"],
+            *(np.nan if each[name] is None else each[name] for name in ("evidence", "left_out_loss")),
+        )
+        for each in s["trials"]
+    )
+    parts += [*crowd, s["direction"], s["has_common"], tuple(trials), workers["distinct"], items["component_size"]]
     return DimensionEstimate(*parts)
 
 
-def kept_votes(
-    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
-) -> Comparisons | None:
+def kept_votes(read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit) -> Comparisons | None:
     """Return the votes of a loaded fit, if they were kept."""
     content = read(VOTES)
     if content is None or "votes" not in details:
@@ -698,18 +809,28 @@ def kept_votes(
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
     votes = Comparisons.from_codes(
-        columns["first"], columns["second"], worker=columns["worker"] if named else None,
-        outcome=columns["outcome"], weight=columns["weight"], items=_in_order(fit)[0],
-        workers=workers, sides_known=bool(about["sides_known"]), by=fit.by,
-        source=str(about["source"]), summed=True,
-    )  # fmt: skip
+        columns["first"],
+        columns["second"],
+        worker=columns["worker"] if named else None,
+        outcome=columns["outcome"],
+        weight=columns["weight"],
+        items=_in_order(fit)[0],
+        workers=workers,
+        sides_known=bool(about["sides_known"]),
+        by=fit.by,
+        source=str(about["source"]),
+        summed=True,
+    )
     reading = ReadOptions.of(about.get("reading") or {}, None).remembered()
     intake = fit.summary.get("intake")
     return replace(
-        votes, intake=None if intake is None else Intake.from_json(intake), reading=reading,
+        votes,
+        intake=None if intake is None else Intake.from_json(intake),
+        reading=reading,
         row_ids=parquet_columns(ids)["id"] if ids else None,
-        choices=_read_choices(chosen, votes) if chosen else None, panels=_panels(fit),
-    )  # fmt: skip
+        choices=_read_choices(chosen, votes) if chosen else None,
+        panels=_panels(fit),
+    )
 
 
 def _panels(fit: Fit) -> Panels | None:
@@ -727,10 +848,15 @@ def votes_choices(choices: Choices) -> bytes:
     """Return choices as the content of a Parquet file, one row per alternative."""
     choice = choices.choice
     return parquet_bytes(
-        {"choice": choice, "plus": choices.plus, "minus": choices.minus,
-         "tied": choices.tied.astype(np.uint8), "worker": choices.worker[choice],
-         "weight": choices.weight[choice]}
-    )  # fmt: skip
+        {
+            "choice": choice,
+            "plus": choices.plus,
+            "minus": choices.minus,
+            "tied": choices.tied.astype(np.uint8),
+            "worker": choices.worker[choice],
+            "weight": choices.weight[choice],
+        }
+    )
 
 
 def _read_choices(content: bytes, votes: Comparisons) -> Choices:
@@ -748,8 +874,7 @@ def _read_choices(content: bytes, votes: Comparisons) -> Choices:
     if not (sound and (np.isfinite(weight) & (weight > 0.0)).all()):
         raise ValueError(f"{CHOICES} names choices that the votes do not have")
     tied = columns["tied"].astype(bool)
-    return Choices(plus, minus, tied, np.append(starts, len(choice)), worker[starts],
-                   weight[starts])  # fmt: skip
+    return Choices(plus, minus, tied, np.append(starts, len(choice)), worker[starts], weight[starts])
 
 
 def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | None:
@@ -761,9 +886,7 @@ def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | Non
     return GoldLabels(labels[columns["winner"]], labels[columns["loser"]])
 
 
-def posterior_of(
-    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
-) -> Posterior | None:
+def posterior_of(read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit) -> Posterior | None:
     """Return the posterior of a loaded fit; None if nothing of it was kept."""
     pairs, reliabilities, contexts = read(PAIRS), read(RELIABILITIES), read(CONTEXTS)
     if pairs is None and reliabilities is None:
@@ -777,9 +900,8 @@ def posterior_of(
     if pairs is not None:
         found, about = parquet_columns(pairs), details["precision"]
         covariances = ComponentCovariance(
-            component, found["low"], found["high"], found["weight"], float(about["shift"]),
-            float(about["size"]),
-        )  # fmt: skip
+            component, found["low"], found["high"], found["weight"], float(about["shift"]), float(about["size"])
+        )
     if reliabilities is not None:
         columns, height = parquet_columns(reliabilities), max(fit.worker_table.height, 1)
         quantiles, points = _joined(columns, _QUANTILES, height), _points_of(columns, height)
@@ -818,8 +940,7 @@ def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray
 
 
 def _point_columns(points: WorkerPoints) -> dict[str, NDArray[np.float32]]:
-    return {key: column for name, rows in points._asdict().items()
-            for key, column in _split(name, rows).items()}  # fmt: skip
+    return {key: column for name, rows in points._asdict().items() for key, column in _split(name, rows).items()}
 
 
 def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | None:

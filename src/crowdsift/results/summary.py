@@ -13,19 +13,8 @@ from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.distributions import half_width, limits
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import thread_notes
-from crowdsift.results.feature_table import (
-    covariate_notes,
-    covariate_summary,
-    feature_notes,
-    feature_summary,
-)
-from crowdsift.results.sign import (
-    MAX_CHECKED_VOTES,
-    THIN,
-    Agreement,
-    gold_needed,
-    order_probability,
-)
+from crowdsift.results.feature_table import covariate_notes, covariate_summary, feature_notes, feature_summary
+from crowdsift.results.sign import MAX_CHECKED_VOTES, THIN, Agreement, gold_needed, order_probability
 from crowdsift.results.words import count, many
 
 if TYPE_CHECKING:
@@ -52,8 +41,8 @@ _AS_PAIRS = (
 class Separation(NamedTuple):
     """How far scores differ beyond their errors.
 
-    `ratio` G is the true standard deviation of scores in units of their error, `reliability`
-    G²/(1 + G²) the share of the variance that is true.
+    `ratio` G is the true standard deviation of scores in units of their error, `reliability` G²/(1 + G²) the share of
+    the variance that is true.
     """
 
     ratio: float
@@ -67,27 +56,46 @@ def summary(
     votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
     rule, sign, stated = estimate.rule, fitted.sign, fitted.stated_sign
     return {
-        "method": fitted.model.name, "version": __version__, "items": votes.n_items,
-        "workers": votes.n_workers if votes.has_workers else 0, "comparisons": len(votes),
-        "votes": votes.total_weight, "components": int(fitted.component.max()) + 1,
+        "method": fitted.model.name,
+        "version": __version__,
+        "items": votes.n_items,
+        "workers": votes.n_workers if votes.has_workers else 0,
+        "comparisons": len(votes),
+        "votes": votes.total_weight,
+        "components": int(fitted.component.max()) + 1,
         "by": list(votes.by) if isinstance(votes.by, tuple) else votes.by or None,
-        "sides_known": votes.sides_known, "workers_hidden": votes.reading.get("hide_workers"),
+        "sides_known": votes.sides_known,
+        "workers_hidden": votes.reading.get("hide_workers"),
         "intake": None if votes.intake is None else votes.intake.to_json(),
-        "converged": rule.converged, "measure": rule.measure, "iterations": rule.iterations,
-        "passes": round(passes, 2), "log_likelihood": estimate.log_likelihood,
+        "converged": rule.converged,
+        "measure": rule.measure,
+        "iterations": rule.iterations,
+        "passes": round(passes, 2),
+        "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
-        "evidence": estimate.evidence, "tie_rate": fitted.tie_rates[1], **estimate.details,
-        **crowd_side(fitted), **feature_summary(fitted), **covariate_summary(fitted),
-        **_dimensions(fitted), **_panels(fitted), "seconds": round(seconds, 6),
+        "evidence": estimate.evidence,
+        "tie_rate": fitted.tie_rates[1],
+        **estimate.details,
+        **crowd_side(fitted),
+        **feature_summary(fitted),
+        **covariate_summary(fitted),
+        **_dimensions(fitted),
+        **_panels(fitted),
+        "seconds": round(seconds, 6),
         "sign_margin": None if sign is None else sign.margin,
         "sign_probability": None if stated is None else stated.probability,
-        "sign_unsettled": any(each.kind is Kind.SIGN for each in found), "gold_needed": needed,
+        "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
+        "gold_needed": needed,
         "gold_pairs": None if fitted.known is None else len(fitted.known),
         "gold_agree": None if gold is None else gold.agree,
-        "gold_disagree": None if gold is None else gold.disagree, "level": fitted.level,
-        "scale": "standard", "seed": fitted.seed, "engine": fitted.engine[0],
-        "engine_reason": fitted.engine[1], "warnings": [each.message for each in found],
-    }  # fmt: skip
+        "gold_disagree": None if gold is None else gold.disagree,
+        "level": fitted.level,
+        "scale": "standard",
+        "seed": fitted.seed,
+        "engine": fitted.engine[0],
+        "engine_reason": fitted.engine[1],
+        "warnings": [each.message for each in found],
+    }
 
 
 def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
@@ -105,9 +113,11 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
         return [*found, no_information_diagnostic(votes.n_workers), *_unconverged(fitted)], None
-    found += [*(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
-              *island_diagnostics(int(fitted.component.max()) + 1, contexts),
-              *one_way_diagnostics(votes.items, fitted.counted.flags)]  # fmt: skip
+    found += [
+        *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
+        *island_diagnostics(int(fitted.component.max()) + 1, contexts),
+        *one_way_diagnostics(votes.items, fitted.counted.flags),
+    ]
     dimensions, nowhere = estimate.dimensions, []
     if dimensions is not None and dimensions.direction == "common" and not dimensions.has_common:
         from crowdsift.results.dimensions import NO_COMMON
@@ -151,8 +161,7 @@ def _order_right(fitted: FitBuilder) -> float:
     """Return the probability, or the share of votes, that orders pairs rightly up to the sign."""
     estimate = fitted.estimate
     if fitted.score_sd is not None:
-        return order_probability(estimate.scores, estimate.difference_variance, fitted.component,
-                                 fitted.seed)  # fmt: skip
+        return order_probability(estimate.scores, estimate.difference_variance, fitted.component, fitted.seed)
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)
@@ -176,10 +185,9 @@ def _dimensions(fitted: FitBuilder) -> dict[str, Any]:
 
 def gold_to_check(reliability: float) -> int:
     """Return how many gold pairs would reveal an error that workers share."""
-    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ +
-    # asin(ρ)/π of the pairs is in the right order. If workers share an error that makes it q - 0.2,
-    # every gold pair speaks against q by the Kullback-Leibler divergence of the two shares, on
-    # average; 3 nats are taken as enough.
+    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ + asin(ρ)/π of the
+    # pairs is in the right order. If workers share an error that makes it q - 0.2, every gold pair speaks against q by
+    # the Kullback-Leibler divergence of the two shares, on average; 3 nats are taken as enough.
     q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + _SHARED_ERROR / 2), 0.99)
     p = q - _SHARED_ERROR
     return ceil(MIN_LOG_BAYES_FACTOR / (p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))))
@@ -188,15 +196,19 @@ def gold_to_check(reliability: float) -> int:
 def gold_sentence(s: Mapping[str, Any]) -> str:
     """Return what is known of errors that workers share; empty where nothing is said."""
     if s.get("gold_to_check"):
-        return ("Errors that most workers share cannot be seen from votes alone: about "
-                f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
-                f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order.")  # fmt: skip
+        return (
+            "Errors that most workers share cannot be seen from votes alone: about "
+            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
+            f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order."
+        )
     total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
     if s.get("method") != "sift" or not total:
         return ""
-    return ("Probabilities are about the order that the gold pairs follow: of "
-            f"{many(total, 'pair')} left out of the fit {count(s['gold_agree'])} came out in the "
-            "right order.")  # fmt: skip
+    return (
+        "Probabilities are about the order that the gold pairs follow: of "
+        f"{many(total, 'pair')} left out of the fit {count(s['gold_agree'])} came out in the "
+        "right order."
+    )
 
 
 def separation_of(table: Table, method: str, level: float) -> Separation | None:
@@ -228,46 +240,51 @@ def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnosti
     """Report items that form more unconnected groups than there are contexts."""
     if n_components <= n_contexts:
         return []
-    message = (f"the items fall into {n_components} groups without a comparison between them; "
-        "scores and ranks are comparable only within a group (column component)")  # fmt: skip
+    message = (
+        f"the items fall into {n_components} groups without a comparison between them; "
+        "scores and ranks are comparable only within a group (column component)"
+    )
     return [Diagnostic(Kind.ISLANDS, message)]
 
 
 def no_information_diagnostic(workers: int) -> Diagnostic:
     """Report that no item is in two votes, so that no vote can be compared with another."""
-    return Diagnostic(Kind.INFORMATION,
+    return Diagnostic(
+        Kind.INFORMATION,
         "no item is in two votes: every score only repeats its vote, and nothing can be learned "
-        f"about the workers. {advice_to_repeat_pairs(workers)}")  # fmt: skip
+        f"about the workers. {advice_to_repeat_pairs(workers)}",
+    )
 
 
 def advice_to_repeat_pairs(workers: int) -> str:
     """How many pairs, judged again by another worker, would be informative about workers."""
-    # Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and d ~
-    # N(0, 2); two who click at random on every second one. A pair distinguishes the two by the
-    # Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as enough. A pair
-    # judged by two workers is evidence about both.
+    # Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and d ~ N(0, 2); two who
+    # click at random on every second one. A pair distinguishes the two by the Kullback-Leibler divergence of q from one
+    # half, on average; 3 nats are taken as enough. A pair judged by two workers is evidence about both.
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     p = sigmoid(_TYPICAL * np.sqrt(2.0) * nodes)
     q = float((p**2 + (1.0 - p) ** 2) @ weights / weights.sum())
     nats = q * log(2.0 * q) + (1.0 - q) * log(2.0 * (1.0 - q))
     pairs = ceil(3.0 / nats)
-    return (f"About {pairs:,} pairs judged again by another worker would show whether workers "
-            f"agree at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is "
-            "reliable (crowdsift next --reask)")  # fmt: skip
+    return (
+        f"About {pairs:,} pairs judged again by another worker would show whether workers "
+        f"agree at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is "
+        "reliable (crowdsift next --reask)"
+    )
 
 
-def one_way_diagnostics(
-    labels: NDArray[np.object_], flags: NDArray[np.object_]
-) -> list[Diagnostic]:
+def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
     """Which items only won, and which only lost."""
     diagnostics = []
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
         if len(found):
             many = len(found) > 1
-            message = (f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the "
-                       f"votes set no {side} limit to {'their scores' if many else 'its score'}, "
-                       "only the prior does")  # fmt: skip
+            message = (
+                f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the "
+                f"votes set no {side} limit to {'their scores' if many else 'its score'}, "
+                "only the prior does"
+            )
             diagnostics.append(Diagnostic(Kind.ONE_WAY, message))
     return diagnostics
 
@@ -280,12 +297,13 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
     cure = (
         "the order itself is too uncertain for gold pairs to settle it: more votes first"
         if needed is None
-        else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would "
-        "settle it"
+        else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would settle it"
     )
-    message = ("which end of the scores is up is not settled: of the informative workers "
-               f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so "
-               f"that it is right with {_share(sign.probability)}; {cure}")  # fmt: skip
+    message = (
+        "which end of the scores is up is not settled: of the informative workers "
+        f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so "
+        f"that it is right with {_share(sign.probability)}; {cure}"
+    )
     return [Diagnostic(Kind.SIGN, message)], needed
 
 
@@ -340,9 +358,8 @@ _STEPS = 20
 
 def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
     """Return the lean γ of the crowd to the left on the logit scale, with its 90 % interval."""
-    # From the method where it has one; else the maximum of the likelihood of the decided votes,
-    # P(left) = σ(βd + γ), with scores and reliabilities as estimated, under a prior N(0, 1). All
-    # None where sides are not known.
+    # From the method where it has one; else the maximum of the likelihood of the decided votes, P(left) = σ(βd + γ),
+    # with scores and reliabilities as estimated, under a prior N(0, 1). All None where sides are not known.
     names = ("crowd_side", "crowd_side_lower", "crowd_side_upper")
     found = _found(fitted)
     if found is None:

@@ -7,16 +7,15 @@ learned by EM, as `sift` does, and b is the median of its positive part. Types a
 worker with one vote by a normal approximation around it; here one vote is one factor of a
 likelihood.
 
-Only decided votes count: a tie is no evidence against anybody. A vote is a slip in 2 % of the
-cases, so that no single vote accuses, and differences shrink by what their error leaves open.
+Only decided votes count: a tie is no evidence against anybody. A vote is a slip in 2 % of the cases, so that no single
+vote accuses, and differences shrink by what their error leaves open.
 
-Agreement of workers with the order that the votes of others imply. The scores are those of all
-votes. To leave a worker's own votes out, one Newton step is made from them: with Λ the curvature of
-the objective in a component, Λ_s and g_s what the worker's votes add to it and to the gradient,
-scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs that no chain of the others' votes
-connects do not count. Where components are too large for that, and for methods that do not tell
-workers apart, the order is that of all votes, and pairs with an item that nobody else has judged do
-not count.
+Agreement of workers with the order that the votes of others imply. The scores are those of all votes. To leave a
+worker's own votes out, one Newton step is made from them: with Λ the curvature of the objective in a component, Λ_s and
+g_s what the worker's votes add to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs
+that no chain of the others' votes connects do not count. Where components are too large for that, and for methods that
+do not tell workers apart, the order is that of all votes, and pairs with an item that nobody else has judged do not
+count.
 """
 
 from __future__ import annotations
@@ -55,21 +54,25 @@ _LOGISTIC_VARIANCE = 8.0 / np.pi  # of the Gaussian in whose place σ stands
 
 
 def words_of(
-    evidence: Vector, useful: Vector, typical: float, intervals: Sequence[tuple[Vector, Vector]],
-    votes: Vector, agreement: Vector, left_share: Vector, one_sided: NDArray[np.bool_],
+    evidence: Vector,
+    useful: Vector,
+    typical: float,
+    intervals: Sequence[tuple[Vector, Vector]],
+    votes: Vector,
+    agreement: Vector,
+    left_share: Vector,
+    one_sided: NDArray[np.bool_],
     distinct: Vector | None = None,
-) -> NDArray[np.object_]:  # fmt: skip
+) -> NDArray[np.object_]:
     """Return a verdict for every worker: the one rule for all methods."""
-    # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of
-    # the worker's own votes under a class of types must be 3 nats above that under another class.
-    # No verdict contradicts what stands beside it in a table: an interval must be where the verdict
-    # says at the level of the table and at 90 %, and the agreement with others must not be on the
-    # other side of one half. Nobody is accused who is useful with a probability above 10 %. The
-    # table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked
-    # first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and
-    # `reliable`. `evidence` holds logarithms of averaged likelihoods, columns adversarial, random,
-    # informative and perhaps one-sided; it is -inf for adversarial types if there is no common
-    # direction.
+    # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the worker's own
+    # votes under a class of types must be 3 nats above that under another class. No verdict contradicts what stands
+    # beside it in a table: an interval must be where the verdict says at the level of the table and at 90 %, and the
+    # agreement with others must not be on the other side of one half. Nobody is accused who is useful with a
+    # probability above 10 %. The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is
+    # checked first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`. `evidence`
+    # holds logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps one-sided; it is
+    # -inf for adversarial types if there is no common direction.
     adversarial, random, informative = evidence[:, :3].T
     above, below, inside, little = (np.ones(len(votes), bool) for _ in range(4))
     for lower, upper in intervals:
@@ -102,8 +105,7 @@ def words_of(
 
 # Names of language models; if at least half of the workers have one, judges are models.
 _MODELS = re.compile(
-    r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|vicuna|command-r|palm-?2|grok|\bllm",
-    re.IGNORECASE,
+    r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|vicuna|command-r|palm-?2|grok|\bllm", re.IGNORECASE
 )
 _FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
 
@@ -131,8 +133,8 @@ def suggestions(
 
 def side_information(reliability: Vector, side: Vector, spread: float) -> Vector:
     """Return the information about items as a share of that without a side bias."""
-    # A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With
-    # a Gaussian in place of σ' the share is exp(-γ²/(2(8/π + β² spread))).
+    # A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With a Gaussian in place
+    # of σ' the share is exp(-γ²/(2(8/π + β² spread))).
     return np.exp(-0.5 * side**2 / (_LOGISTIC_VARIANCE + reliability**2 * spread))
 
 
@@ -170,8 +172,8 @@ _MOST_VOTES = 1e6  # of a worker, so that no sum of weights overflows
 class VoteEvidence(NamedTuple):
     """A row per worker, columns adversarial, random, informative and, with sides, one-sided.
 
-    `evidence` holds logarithms of averaged likelihoods, up to a constant a worker, `posterior`
-    the probabilities of the classes by what the crowd is like; `typical` is b.
+    `evidence` holds logarithms of averaged likelihoods, up to a constant a worker, `posterior` the probabilities of the
+    classes by what the crowd is like; `typical` is b.
     """
 
     evidence: Vector
@@ -351,15 +353,24 @@ def _votes(fitted: FitBuilder) -> _Votes:
     slope, scores = beta[worker], fitted.estimate.scores
     p = sigmoid(slope * (scores[first] - scores[second]))
     return _Votes(
-        worker, first, second, np.sign(outcome - 0.5), weight,
-        weight * slope**2 * p * (1.0 - p), weight * slope * (outcome - p),
-    )  # fmt: skip
+        worker,
+        first,
+        second,
+        np.sign(outcome - 0.5),
+        weight,
+        weight * slope**2 * p * (1.0 - p),
+        weight * slope * (outcome - p),
+    )
 
 
 def _leave_out(
-    fitted: FitBuilder, votes: _Votes, problems: Codes, of_vote: NDArray[np.intp],
-    small: NDArray[np.bool_], order: Vector,
-) -> None:  # fmt: skip
+    fitted: FitBuilder,
+    votes: _Votes,
+    problems: Codes,
+    of_vote: NDArray[np.intp],
+    small: NDArray[np.bool_],
+    order: Vector,
+) -> None:
     """Fill in the orders of small problems, those of one size together."""
     component = fitted.component.astype(np.int64)
     sizes = np.bincount(component)
@@ -399,9 +410,7 @@ def _leave_out(
 class _Laplacians:
     """Curvatures of components and counts of their votes, a pair by its smaller place first."""
 
-    def __init__(
-        self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float
-    ) -> None:
+    def __init__(self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float) -> None:
         self._votes, self._sizes, self._shift = votes, sizes, shift
         small = sizes <= _LARGEST
         self._start = np.cumsum(np.where(small, sizes**2, 0)) - np.where(small, sizes**2, 0)

@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from math import floor
 from typing import Any
 
-# Characters that control a terminal (C0 but for line feeds, C1) or the direction of text, that end
-# lines of JavaScript, and halves of surrogate pairs.
-CONTROLS = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+# Characters that control a terminal (C0 but for line feeds, C1) or the direction of text, that end lines of JavaScript,
+# and halves of surrogate pairs.
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MOST_DIGITS = 9  # decimals of an interval
 _LEAST_PREFIX = 6  # characters that all labels share, below which they are not worth a mark
 
@@ -52,13 +50,10 @@ def decimal(value: float, digits: int = 2) -> str:
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
 
-def interval_text(
-    low: float | None, high: float | None, digits: int = 2, nothing: float | None = None
-) -> str:
+def interval_text(low: float | None, high: float | None, digits: int = 2, nothing: float | None = None) -> str:
     """Return an interval with as many decimals as it takes to see its width; a dash for none."""
-    # `nothing` is the value that means no information, of a worker who clicks at random; decimals
-    # also suffice to see on which side of it a limit lies. Of a worker whose votes hold nothing
-    # about it there is no interval.
+    # `nothing` is the value that means no information, of a worker who clicks at random; decimals also suffice to see
+    # on which side of it a limit lies. Of a worker whose votes hold nothing about it there is no interval.
     if low is None or high is None:
         return "–" if nothing is None else "not informative"
     if low == high:
@@ -101,8 +96,8 @@ def shortened(text: str, most: int) -> str:
 
 def abbreviated(texts: Sequence[str], most: int) -> list[str]:
     """Labels of at most so many characters that can still be distinguished."""
-    # Where one is too long, what all of them begin with is left out, up to the end of a folder, a
-    # word or a part of a name; what is still too long is cut in its middle.
+    # Where one is too long, what all of them begin with is left out, up to the end of a folder, a word or a part of a
+    # name; what is still too long is cut in its middle.
     longest = max(map(len, texts), default=0)
     if longest <= most:
         return list(texts)

@@ -20,8 +20,8 @@ _ROWS = 4_096  # choices whose means are in memory at once
 class ChoiceObjective:
     """-log-likelihood + ½λ‖r‖² of choices, all workers alike: convex.
 
-    A choice with alternatives x_a, vectors of ±1 over items, has P(a) ∝ exp(x_a·r); its gradient is
-    x_chosen - Σp_a x_a and its information the covariance of x_a under p.
+    A choice with alternatives x_a, vectors of ±1 over items, has P(a) ∝ exp(x_a·r); its gradient is x_chosen - Σp_a x_a
+    and its information the covariance of x_a under p.
     """
 
     def __init__(self, choices: Choices, n_items: int, penalty: float) -> None:
@@ -49,8 +49,7 @@ class ChoiceObjective:
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """Return a step by conjugate gradients."""
-        return NewtonStep.solve(self._multiply, self._gradient, self._diagonal, radius, tolerance,
-                                shift=self._penalty)  # fmt: skip
+        return NewtonStep.solve(self._multiply, self._gradient, self._diagonal, radius, tolerance, shift=self._penalty)
 
     def workers(self) -> None:
         """Workers have no parameters."""

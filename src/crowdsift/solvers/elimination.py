@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
 _EM_STEPS, _EM_ENOUGH = 100, 0.01  # steps of EM, and a largest entry of the gradient for Newton
-# How closely, and by how many products, its steps are solved: closely enough that an engine which
-# needs one product more or less takes the same path.
+# How closely, and by how many products, its steps are solved: closely enough that an engine which needs one product
+# more or less takes the same path.
 _EM_SOLVE, _EM_PRODUCTS = 1e-6, 1_000
 
 
@@ -42,21 +42,26 @@ class _Point(NamedTuple):
 class WorkerElimination:
     """F(r) = min over θ of -log-likelihood + ½λ‖r‖² + ½λ‖θ - θ₀‖², θ within bounds.
 
-    A worker's parameters are met by its own votes only, so the inner minimum is one tiny problem
-    per worker. At it the gradient of F is the partial one in r, and the Hessian is
-    S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a bound drop out of the second term.
+    A worker's parameters are met by its own votes only, so the inner minimum is one tiny problem per worker. At it the
+    gradient of F is the partial one in r, and the Hessian is S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a
+    bound drop out of the second term.
 
-    While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known
-    of a worker, D is the prior alone, and S is far from positive. `worker_penalty` is the λ of θ.
+    While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known of a worker, D is the
+    prior alone, and S is far from positive. `worker_penalty` is the λ of θ.
 
-    Where votes are a mixture of true and turned ones, `truthful` is the θ of workers all of whose
-    votes are true: A at it is the Hessian of the complete-data likelihood, of steps of EM.
+    Where votes are a mixture of true and turned ones, `truthful` is the θ of workers all of whose votes are true: A at
+    it is the Hessian of the complete-data likelihood, of steps of EM.
     """
 
     def __init__(
-        self, engine: Engine, likelihood: str, penalty: float, start: Vector,
-        bounds: tuple[float, float] = (-np.inf, np.inf), truthful: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        engine: Engine,
+        likelihood: str,
+        penalty: float,
+        start: Vector,
+        bounds: tuple[float, float] = (-np.inf, np.inf),
+        truthful: float | None = None,
+    ) -> None:
         self._passes, self._likelihood = required(engine.likelihood), likelihood
         self._penalty = self.worker_penalty = penalty
         self._centre, self._bounds, self.truthful = start, bounds, truthful
@@ -100,39 +105,40 @@ class WorkerElimination:
                 centre=self._centre,
                 penalty=self.worker_penalty,
                 bounds=self._bounds,
-                # Far from the optimum the workers need not be settled to the last digit; near it
-                # what is left of their gradient, over λ, is an error of the scores.
+                # Far from the optimum the workers need not be settled to the last digit; near it what is left of their
+                # gradient, over λ, is an error of the scores.
                 tolerance=min(max(1e-5 * steepest, 1e-12), 1e-6),
             )
         curvature = self._passes.derivatives(self._likelihood, x, theta)
         drift = float(np.sum((theta - self._centre) ** 2))
         prior = 0.5 * (self._penalty * float(x @ x) + self.worker_penalty * drift)
         gradient = self._penalty * x - curvature.items
-        return _Point(x, theta, self.worker_penalty, self.hold_workers,
-                      prior - curvature.value, gradient, curvature)  # fmt: skip
+        return _Point(x, theta, self.worker_penalty, self.hold_workers, prior - curvature.value, gradient, curvature)
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """Return a step by conjugate gradients on S."""
         self._settled, self._left = self.theta, self._at
         hessian, penalty = self._at.curvature.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
-            lambda v: hessian.multiply(v) + penalty * v, self._at.gradient,
-            hessian.diagonal() + penalty, radius, tolerance,
-        )  # fmt: skip
+            lambda v: hessian.multiply(v) + penalty * v,
+            self._at.gradient,
+            hessian.diagonal() + penalty,
+            radius,
+            tolerance,
+        )
 
     def em_step(self, x: Vector) -> Vector:
         """Take an EM step from x, the last point, with the turned votes held fixed."""
-        # Given that, they are votes of the logistic model, whose Hessian does not depend on it, and
-        # the gradient is that of F. So the step goes downhill however F bends.
+        # Given that, they are votes of the logistic model, whose Hessian does not depend on it, and the gradient is
+        # that of F. So the step goes downhill however F bends.
         self._settled, self.hold_workers = self.theta, False
         all_true = np.full_like(self.theta, self.truthful)
         complete = self._passes.derivatives(self._likelihood, x, all_true).hessian
         return (
             complete.reduced(None)
-            .solve(-self._at.gradient, np.zeros_like(x), shift=self._penalty,
-                   tolerance=_EM_SOLVE, most=_EM_PRODUCTS)
+            .solve(-self._at.gradient, np.zeros_like(x), shift=self._penalty, tolerance=_EM_SOLVE, most=_EM_PRODUCTS)
             .x
-        )  # fmt: skip
+        )
 
     def workers(self) -> Vector:
         """Return the parameters of workers at the last point stepped from."""
@@ -167,10 +173,10 @@ def minimise_eliminated(
     objective: WorkerElimination, scores: Vector, rule: StoppingRule, stages: Sequence[float] = ()
 ) -> tuple[Vector, list[float]]:
     """Scores first, with all workers alike, then scores and workers together."""
-    # F has many minima, and far from them Newton's steps are long and amplify rounding until it
-    # decides in which a run ends. A mixture of true and turned votes goes there by EM, in steps
-    # that do not. Elsewhere `stages` are multiples of λ for θ to go through before: each starts at
-    # the minimum of the one before and ends at its own, so that steps stay near one.
+    # F has many minima, and far from them Newton's steps are long and amplify rounding until it decides in which a run
+    # ends. A mixture of true and turned votes goes there by EM, in steps that do not. Elsewhere `stages` are multiples
+    # of λ for θ to go through before: each starts at the minimum of the one before and ends at its own, so that steps
+    # stay near one.
     objective.hold_workers = True
     if objective.truthful is not None:
         return minimise(objective, _by_em(objective, scores, rule), rule)

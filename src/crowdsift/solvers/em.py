@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
-# The linear solves are this much tighter than the last outer step was long, within the bounds.
-# A fixed relative tolerance would move the fixed point; this one vanishes with the step.
+# The linear solves are this much tighter than the last outer step was long, within the bounds. A fixed relative
+# tolerance would move the fixed point; this one vanishes with the step.
 _SOLVE_FRACTION, _SOLVE_LOOSEST, _SOLVE_TIGHTEST = 1e-2, 1e-3, 1e-12
 
-# Near the end the log-likelihood moves with the square of the scores' error: where it moves by 1e-9
-# scores may be 1e-5 off. Finer tolerances than this are therefore asked of scores as well.
+# Near the end the log-likelihood moves with the square of the scores' error: where it moves by 1e-9 scores may be 1e-5
+# off. Finer tolerances than this are therefore asked of scores as well.
 _FINE = 1e-7
 
 _ROUNDING = 1e-13  # of the sum of all weights: sums of votes below this are zero
@@ -38,21 +38,27 @@ class EMState:
 
 
 def polya_gamma_em(
-    em: EM, scores: Vector, slopes: Vector, *, total_weight: float, alternations: int,
-    item_ridge: float, worker_ridge: float, rule: StoppingRule, depth: int = 5,
-) -> tuple[EMState, list[float]]:  # fmt: skip
+    em: EM,
+    scores: Vector,
+    slopes: Vector,
+    *,
+    total_weight: float,
+    alternations: int,
+    item_ridge: float,
+    worker_ridge: float,
+    rule: StoppingRule,
+    depth: int = 5,
+) -> tuple[EMState, list[float]]:
     """Maximise the likelihood of σ(slope·difference) by EM with unit root mean square scores."""
-    # One iteration: the E-step replaces every logistic term by a Gaussian of precision E[ω]; the
-    # M-step alternates ridge solves for scores and slopes; the scores are centred and scaled to RMS
-    # 1 and the slopes take up the scale. The item ridge is `item_ridge` times the mean of E[ω]. The
-    # iteration is accelerated with that `depth`, which leaves its fixed points where they are; 0 is
-    # the plain iteration. Stops when the mean log-likelihood moves by at most the rule's tolerance,
-    # twice in a row if accelerated, since an accelerated step can be small by accident; with a
-    # tolerance below 1e-7 when no score is farther than that from where the steps lead, too.
-    # Returns the last state and the mean log-likelihood before the first and after every iteration.
-    # Scores of RMS below 1e-12 end the run at zero: the votes hold no information. Where the start
-    # is symmetric, so that the slopes cancel votes that are balanced, the run begins at scores
-    # without structure instead: rounding would decide whether it ever leaves zero.
+    # One iteration: the E-step replaces every logistic term by a Gaussian of precision E[ω]; the M-step alternates
+    # ridge solves for scores and slopes; the scores are centred and scaled to RMS 1 and the slopes take up the scale.
+    # The item ridge is `item_ridge` times the mean of E[ω]. The iteration is accelerated with that `depth`, which
+    # leaves its fixed points where they are; 0 is the plain iteration. Stops when the mean log-likelihood moves by at
+    # most the rule's tolerance, twice in a row if accelerated, since an accelerated step can be small by accident; with
+    # a tolerance below 1e-7 when no score is farther than that from where the steps lead, too. Returns the last state
+    # and the mean log-likelihood before the first and after every iteration. Scores of RMS below 1e-12 end the run at
+    # zero: the votes hold no information. Where the start is symmetric, so that the slopes cancel votes that are
+    # balanced, the run begins at scores without structure instead: rounding would decide whether it ever leaves zero.
     fine = rule.tolerance < _FINE
     state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance))
     largest = float(np.abs(slopes).max(initial=0.0)) * total_weight
@@ -65,8 +71,7 @@ def polya_gamma_em(
         shift = item_ridge * max(state.e_step.precision / total_weight, 1e-12)
         tolerance = min(max(_SOLVE_FRACTION * step, _SOLVE_TIGHTEST), _SOLVE_LOOSEST)
         point = np.concatenate([state.scores, state.slopes])
-        scores, slopes, solved = alternate(state, alternations, shift=shift, ridge=worker_ridge,
-                                           tolerance=tolerance)  # fmt: skip
+        scores, slopes, solved = alternate(state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance)
         size = _root_mean_square(scores)
         if size < 1e-12:
             zero = np.zeros_like(scores), np.zeros_like(slopes)
@@ -81,8 +86,7 @@ def polya_gamma_em(
         if not depth:  # a geometric series; an accelerated step goes to its end by itself
             away /= 1.0 - min(step / last if last > 0.0 else 0.0, 0.999)
         del state  # its E-step holds numbers of every vote, which the next one reuses
-        state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance),
-                        solved)  # fmt: skip
+        state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance), solved)
         trace.append(state.e_step.log_likelihood / total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
         measure = max(moved, before) if depth else moved
@@ -99,9 +103,7 @@ def _unsymmetric(em: EM, state: EMState, ridge: float, resolution: float) -> EMS
     return EMState(scores, slopes, em.e_step(scores, slopes, resolution=resolution))
 
 
-def _accelerate(
-    acceleration: Anderson, point: Vector, scores: Vector, slopes: Vector
-) -> tuple[Vector, Vector]:
+def _accelerate(acceleration: Anderson, point: Vector, scores: Vector, slopes: Vector) -> tuple[Vector, Vector]:
     """Return the next point, its scores centred and of unit size as those of every point are."""
     proposed = acceleration.propose(point, np.concatenate([scores, slopes]))
     ahead = proposed[: len(scores)] - proposed[: len(scores)].mean()
@@ -119,8 +121,8 @@ def alternate(
     state: EMState, alternations: int, *, shift: float, ridge: float, tolerance: float
 ) -> tuple[Vector, Vector, bool]:
     """Return the M-step: so many times scores given slopes, then slopes given scores."""
-    # Each half maximises the expected complete log-likelihood Q = Σ n[(y - ½)η - ½E[ω]η²] -
-    # ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
+    # Each half maximises the expected complete log-likelihood Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² -
+    # ½·ridge·‖slopes‖² exactly.
     if isinstance(state.e_step, FusedEStep):
         found = state.e_step.alternate(state.scores, alternations, shift, ridge, tolerance)
         if found is not None:

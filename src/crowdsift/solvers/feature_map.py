@@ -1,9 +1,9 @@
 """Posterior modes with a prior of scores by features of items, whose shares the evidence chooses.
 
-The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_b X_bX_bᵀ of mean
-diagonal 1. The evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from
-scores, as in the intervals: with the Laplacian L of the votes' curvature in the scores
--V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h, V the objective and h the curvature of every slope.
+The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_b X_bX_bᵀ of mean diagonal 1. The
+evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from scores, as in the intervals: with the
+Laplacian L of the votes' curvature in the scores -V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h, V the objective and h the
+curvature of every slope.
 """
 
 from __future__ import annotations
@@ -65,9 +65,14 @@ class _Precision:
 
 
 def mode_with_features(
-    engine: Engine, blocks: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
+    engine: Engine,
+    blocks: Sequence[Matrix],
+    *,
+    mean: float,
+    sd: float,
+    rule: StoppingRule,
     start: tuple[Vector, Vector],
-) -> FeatureMode:  # fmt: skip
+) -> FeatureMode:
     """Find the mode and the features' shares in turn, then the best sum of the shares."""
     # `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
@@ -84,8 +89,8 @@ def mode_with_features(
 
 def _best_sum(settled: Callable[[Vector], FeatureMode], found: FeatureMode) -> FeatureMode:
     """With the sum of the shares at the maximum of the evidence, by golden section."""
-    # The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the
-    # evidence thinks of all features together is a little less.
+    # The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the evidence thinks of all
+    # features together is a little less.
     shares = found.item_prior.shares
     total = min(float(shares.sum()), 1.0 - _LEAST_OWN)
     middle, golden = float(np.log(total / (1.0 - total))), (np.sqrt(5.0) - 1.0) / 2.0
@@ -112,15 +117,19 @@ def _best_sum(settled: Callable[[Vector], FeatureMode], found: FeatureMode) -> F
 
 
 def _settled(
-    engine: Engine, prior: DensePrior, mean: float, sd: float, rule: StoppingRule,
-    start: tuple[Vector, Vector], shares: Vector | None = None,
-) -> FeatureMode:  # fmt: skip
+    engine: Engine,
+    prior: DensePrior,
+    mean: float,
+    sd: float,
+    rule: StoppingRule,
+    start: tuple[Vector, Vector],
+    shares: Vector | None = None,
+) -> FeatureMode:
     """Return the mode at these shares, or those of the prior."""
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
     penalty, again = _Precision(prior.precision, prior.own), _anew(rule)
-    scores, at, trace = minimise_with_slopes(engine, penalty=penalty, mean=mean, sd=sd, rule=again,
-                                             start=start)  # fmt: skip
+    scores, at, trace = minimise_with_slopes(engine, penalty=penalty, mean=mean, sd=sd, rule=again, start=start)
     return _mode(engine, prior, scores, at, trace, again, penalty)
 
 
@@ -141,8 +150,8 @@ class _FixedScale(DensePrior):
 
     def learn(self, run: Any) -> None:
         """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b) and s alike, λ such that they add up to 1."""
-        # At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
-        # maximum under a fixed sum needs. A block of constant features gets the least share.
+        # At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a maximum under a fixed
+        # sum needs. A block of constant features gets the least share.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         top = variances * squares
@@ -159,9 +168,14 @@ class _FixedScale(DensePrior):
 
 
 def _mode(
-    engine: Engine, prior: DensePrior, scores: Vector, at: Profile, trace: list[float],
-    rule: StoppingRule, penalty: ScorePrior,
-) -> FeatureMode:  # fmt: skip
+    engine: Engine,
+    prior: DensePrior,
+    scores: Vector,
+    at: Profile,
+    trace: list[float],
+    rule: StoppingRule,
+    penalty: ScorePrior,
+) -> FeatureMode:
     """Return the posterior about a mode."""
     laplacian = _laplacian(engine, scores, at)
     system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)

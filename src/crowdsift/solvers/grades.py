@@ -1,8 +1,8 @@
 """Graded answers (better, much better) by cumulative logits with symmetric cut points.
 
-P(at least grade k for an item) = σ(η - c_k) with η = βd and c_1 < c_2 < ...; c_1 is half the width
-of a tie, 0 without ties. Since σ(η - a) - σ(η - b) = σ(η - a) σ(b - η) (1 - exp(a - b)), grade k is
-a win at the cut c_k and a loss at the next one, but for a constant.
+P(at least grade k for an item) = σ(η - c_k) with η = βd and c_1 < c_2 < ...; c_1 is half the width of a tie, 0 without
+ties. Since σ(η - a) - σ(η - b) = σ(η - a) σ(b - η) (1 - exp(a - b)), grade k is a win at the cut c_k and a loss at the
+next one, but for a constant.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Graded(NamedTuple):
 
 def fit_cuts(votes: Graded, start: Vector | None = None) -> tuple[Vector, Vector]:
     """Return the cut points c_1, c_2, ... and their standard errors, 0 for c_1 without ties."""
-    # They maximise the expected log-likelihood under the posterior of η, to second order. A factor
-    # of all η is estimated beside them, so that their errors include that of the scale.
+    # They maximise the expected log-likelihood under the posterior of η, to second order. A factor of all η is
+    # estimated beside them, so that their errors include that of the scale.
     count, ties = int(votes.level.max()), bool((votes.level == 0).any())
     cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count)) if start is None else start
     point = np.append(cuts, 0.0)
@@ -49,20 +49,15 @@ def fit_cuts(votes: Graded, start: Vector | None = None) -> tuple[Vector, Vector
         if np.abs(step).max() < _CLOSE:
             break
     errors = np.zeros(count + 1)
-    errors[free] = np.sqrt(
-        np.maximum(np.diag(np.linalg.inv(-_derivatives(votes, point, free)[1])), 0)
-    )
+    errors[free] = np.sqrt(np.maximum(np.diag(np.linalg.inv(-_derivatives(votes, point, free)[1])), 0))
     return point[:-1], errors[:-1]
 
 
-def grade_weights(
-    eta: Vector, level: NDArray[np.int64], cuts: Vector, weight: Vector
-) -> tuple[Vector, Vector]:
+def grade_weights(eta: Vector, level: NDArray[np.int64], cuts: Vector, weight: Vector) -> tuple[Vector, Vector]:
     """Return weights of wins, and of losses or ties, with the gradients of grades at η and c_1."""
-    # A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1. This asks
-    # for fewer ties than there are, so ties have a larger weight, and wins of the item that is
-    # ahead undo what that does to η. All weights have a common factor with which the information is
-    # that of the grades.
+    # A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1. This asks for fewer ties than
+    # there are, so ties have a larger weight, and wins of the item that is ahead undo what that does to η. All weights
+    # have a common factor with which the information is that of the grades.
     above, tie, c = np.append(cuts, np.inf)[level], level == 0, cuts[0]
     win = sigmoid(cuts[np.maximum(level, 1) - 1] - eta) / np.maximum(sigmoid(c - eta), 1e-300)
     loss = np.where(np.isinf(above), 0.0, sigmoid(eta - above)) / sigmoid(eta + c)
@@ -118,7 +113,10 @@ def _derivatives(votes: Graded, point: Vector, free: NDArray[np.intp]) -> tuple[
     hessian = np.zeros((n, n))
     for i in range(n):
         for j in range(i, n):
-            corners = [one * two * _expected(votes, point + one * moves[i] + two * moves[j])
-                       for one in (1, -1) for two in (1, -1)]  # fmt: skip
+            corners = [
+                one * two * _expected(votes, point + one * moves[i] + two * moves[j])
+                for one in (1, -1)
+                for two in (1, -1)
+            ]
             hessian[i, j] = hessian[j, i] = sum(corners) / (4.0 * _DIFFERENCE**2)
     return gradient, hessian

@@ -24,19 +24,25 @@ class NewtonStep(NamedTuple):
 
     @classmethod
     def solve(
-        cls, multiply: Callable[[Vector], Vector], gradient: Vector, diagonal: Vector,
-        radius: float, tolerance: float, correct: Callable[[Vector, Vector], None] | None = None,
+        cls,
+        multiply: Callable[[Vector], Vector],
+        gradient: Vector,
+        diagonal: Vector,
+        radius: float,
+        tolerance: float,
+        correct: Callable[[Vector, Vector], None] | None = None,
         shift: float = 0.0,
-    ) -> NewtonStep:  # fmt: skip
+    ) -> NewtonStep:
         """Solve for the step with that gradient and Hessian + shift·I, within the radius."""
         solved = conjugate_gradient(
-            multiply, -gradient, diagonal, tolerance=tolerance, shift=shift, radius=radius,
-            correct=correct,
-        )  # fmt: skip
+            multiply, -gradient, diagonal, tolerance=tolerance, shift=shift, radius=radius, correct=correct
+        )
         return cls(
-            solved.x, expected=-float(gradient @ solved.x) - 0.5 * solved.form,
-            length=float(np.sqrt(diagonal @ solved.x**2)), at_boundary=solved.at_boundary,
-        )  # fmt: skip
+            solved.x,
+            expected=-float(gradient @ solved.x) - 0.5 * solved.form,
+            length=float(np.sqrt(diagonal @ solved.x**2)),
+            at_boundary=solved.at_boundary,
+        )
 
 
 class Objective(Protocol):
@@ -53,13 +59,12 @@ class Objective(Protocol):
 
 
 def minimise(
-    objective: Objective, x: Vector, rule: StoppingRule,
-    measure: Callable[[Vector], float] | None = None,
-) -> tuple[Vector, list[float]]:  # fmt: skip
+    objective: Objective, x: Vector, rule: StoppingRule, measure: Callable[[Vector], float] | None = None
+) -> tuple[Vector, list[float]]:
     """Return a minimiser near x, and the value before the first and after every iteration."""
-    # The rule gets a measure of the gradient, by default its largest entry. A step that does not
-    # lower the value as the model promises is taken back and the region shrinks, unless the promise
-    # drowns in rounding and the measure still falls.
+    # The rule gets a measure of the gradient, by default its largest entry. A step that does not lower the value as the
+    # model promises is taken back and the region shrinks, unless the promise drowns in rounding and the measure still
+    # falls.
     measure = measure or _largest
     rule.iterate = lambda: _iterate(x, objective.workers())
     value, gradient = objective.evaluate(x)

@@ -54,9 +54,9 @@ _ENOUGH = 50_000  # workers, from whom the scale of all is estimated
 class SlopeScale(NamedTuple):
     """What the scale costs, from the slopes at their optimum alone: no pass over the votes.
 
-    A worker's log-likelihood in θ = βt, the slope that t times the scores need, is close to
-    -½h(θ - θ̂)² + const. With the prior of its slope, ½τ(β - μ)², and β at its minimum it costs
-    ½hτ(θ̂ - tμ)²/(τ + t²h); the prior of the scores, ½λ‖tr‖², is on the other side.
+    A worker's log-likelihood in θ = βt, the slope that t times the scores need, is close to -½h(θ - θ̂)² + const. With
+    the prior of its slope, ½τ(β - μ)², and β at its minimum it costs ½hτ(θ̂ - tμ)²/(τ + t²h); the prior of the scores,
+    ½λ‖tr‖², is on the other side.
     """
 
     slopes: Vector
@@ -117,9 +117,8 @@ class SlopeScale(NamedTuple):
         return best
 
 
-# How long the last Newton step of a slope may be, relative to the slope where much is known of it.
-# The error that it leaves is of the order of its square, and near the optimum, where slopes hardly
-# move, far smaller.
+# How long the last Newton step of a slope may be, relative to the slope where much is known of it. The error that it
+# leaves is of the order of its square, and near the optimum, where slopes hardly move, far smaller.
 _LAST_STEP = 1e-3
 # Scales that differ by less are left to Newton's steps, which then converge fast.
 _SAME_SCALE = 0.02
@@ -131,10 +130,7 @@ _MOST_WON = 0.9  # share of votes in the first scores, at most
 class CommonSlope:
     """Minimise -log-likelihood + ½rᵀPr with one slope for all: convex."""
 
-    def __init__(
-        self, engine: Engine, penalty: float | ScorePrior, slope: float = 1.0,
-        tolerance: float = 0.0,
-    ) -> None:  # fmt: skip
+    def __init__(self, engine: Engine, penalty: float | ScorePrior, slope: float = 1.0, tolerance: float = 0.0) -> None:
         self._passes, self._slope = required(engine.slopes), slope
         self._scores = Ridge(penalty) if isinstance(penalty, float | int) else penalty
         n_items, self._component = engine.facts.n_items, engine.facts.component
@@ -176,17 +172,20 @@ class CommonSlope:
         """Return a step by conjugate gradients."""
         return self._solve(radius, tolerance, self._levels)
 
-    def _solve(
-        self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
-    ) -> NewtonStep:
+    def _solve(self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]) -> NewtonStep:
         """Return a Newton step on the Hessian at the last point, the prior of scores included."""
         multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
         if isinstance(prior, Ridge):
             shift = prior.level  # no arrays for its products
         return NewtonStep.solve(
-            multiply if shift else lambda v: multiply(v) + prior.times(v), self._gradient,
-            self._diagonal, radius, tolerance, correct, shift,
-        )  # fmt: skip
+            multiply if shift else lambda v: multiply(v) + prior.times(v),
+            self._gradient,
+            self._diagonal,
+            radius,
+            tolerance,
+            correct,
+            shift,
+        )
 
     def _levels(self, v: Vector, out: Vector) -> None:
         """Add the Hessian's inverse on every component's level, which the prior alone holds."""
@@ -198,8 +197,8 @@ class CommonSlope:
 
     def first_scores(self) -> Vector:
         """Scores to start from: one step from 0, which is linear in the shares of votes, bent."""
-        # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of
-        # score 0; the logit of that share is closer where it is far from one half.
+        # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of score 0; the logit
+        # of that share is closer where it is far from one half.
         self.evaluate(np.zeros(len(self._x)))
         linear = self.step(np.inf, 0.1).x
         share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
@@ -232,25 +231,23 @@ class CommonSlope:
 class WorkerSlopes(CommonSlope):
     """The same with ½Σ(β - μ)²/σ² added and every worker's β at its minimum.
 
-    The gradient is then the partial one in the scores, and the Hessian the Schur complement
-    A - B D⁻¹ B' + P of the blocks [A B; B' D]: workers are eliminated.
+    The gradient is then the partial one in the scores, and the Hessian the Schur complement A - B D⁻¹ B' + P of the
+    blocks [A B; B' D]: workers are eliminated.
 
     `mean`, `sd`: μ and σ, the mean and the standard deviation of the prior on slopes.
     """
 
     def __init__(
-        self, engine: Engine, penalty: float | ScorePrior, mean: float, sd: float,
-        tolerance: float = 0.0,
-    ) -> None:  # fmt: skip
+        self, engine: Engine, penalty: float | ScorePrior, mean: float, sd: float, tolerance: float = 0.0
+    ) -> None:
         super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
         self._from = self._slopes  # at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """Return a step by conjugate gradients on the Schur complement, then to the best scale."""
-        # Along the scores themselves the Hessian is small, for slopes take up the scale, and far
-        # from quadratic: Newton's steps would be many. What the scale costs is known without a
-        # pass.
+        # Along the scores themselves the Hessian is small, for slopes take up the scale, and far from quadratic:
+        # Newton's steps would be many. What the scale costs is known without a pass.
         x, self._from = self._x, self.at.slopes
         square = float(x @ self._scores.times(x))
         scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
@@ -297,13 +294,17 @@ class WorkerSlopes(CommonSlope):
 
 
 def minimise_with_slopes(
-    engine: Engine, *, penalty: float | ScorePrior, mean: float, sd: float, rule: StoppingRule,
+    engine: Engine,
+    *,
+    penalty: float | ScorePrior,
+    mean: float,
+    sd: float,
+    rule: StoppingRule,
     start: tuple[Vector, Vector] | None = None,
-) -> tuple[Vector, Profile, list[float]]:  # fmt: skip
+) -> tuple[Vector, Profile, list[float]]:
     """One step of the scores with all workers alike, then scores and slopes together."""
-    # At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
-    # first step, with one slope, is convex and need not go far. With `start`, scores and slopes of
-    # a run that was cut short, it is left out.
+    # At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the first step, with one
+    # slope, is convex and need not go far. With `start`, scores and slopes of a run that was cut short, it is left out.
     objective = WorkerSlopes(engine, penalty, mean, sd, rule.tolerance)
     if start is None:
         scores = CommonSlope(engine, penalty, mean).first_scores()

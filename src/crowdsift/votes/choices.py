@@ -1,8 +1,8 @@
 """Rankings and best-worst answers as choices: one alternative of several, by a worker.
 
-A ranking is a sequence of choices: the best of all items, the best of the rest, and so on (Plackett
-1975, Luce 1959). Alternatives of a ranking are items. A best-worst answer is one choice among all
-ordered pairs of its items (max-diff: Marley and Louviere 2005).
+A ranking is a sequence of choices: the best of all items, the best of the rest, and so on (Plackett 1975, Luce 1959).
+Alternatives of a ranking are items. A best-worst answer is one choice among all ordered pairs of its items (max-diff:
+Marley and Louviere 2005).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ NOT_RANKED = inf  # the rank of an item that was shown and is below all that wer
 class Choices:
     """Choices of workers, one of several alternatives each; the chosen one is the first.
 
-    `plus`, `minus`: the items of every alternative: its utility is the score of `plus`, less that
-    of `minus` where it is not -1; `tied`: whether an alternative was ranked as equal to the chosen
-    one; `offsets`: where the alternatives of every choice begin, and the end; `worker`, `weight`:
-    of every choice. A tie of items is the mean over orders of these, so that weights add to 1.
+    `plus`, `minus`: the items of every alternative: its utility is the score of `plus`, less that of `minus` where it
+    is not -1; `tied`: whether an alternative was ranked as equal to the chosen one; `offsets`: where the alternatives
+    of every choice begin, and the end; `worker`, `weight`: of every choice. A tie of items is the mean over orders of
+    these, so that weights add to 1.
     """
 
     plus: Codes
@@ -50,20 +50,24 @@ class Choices:
 
     @classmethod
     def of_pairs(
-        cls, record: NDArray[np.integer], pair: tuple[NDArray[np.integer], NDArray[np.integer]],
-        ranks: Vector, worker: NDArray[np.integer] | None, max_diff: bool,
-    ) -> Choices:  # fmt: skip
+        cls,
+        record: NDArray[np.integer],
+        pair: tuple[NDArray[np.integer], NDArray[np.integer]],
+        ranks: Vector,
+        worker: NDArray[np.integer] | None,
+        max_diff: bool,
+    ) -> Choices:
         """Return the choices of rankings, given the pairs of every record with their ranks."""
         own: dict[int, dict[int, float]] = {}
         who = np.zeros(len(record), np.int64) if worker is None else worker
         of: dict[int, int] = {}
-        rows = zip(record.tolist(), *(x.tolist() for x in pair), ranks.tolist(), who.tolist(),
-                   strict=True)  # fmt: skip
+        rows = zip(record.tolist(), *(x.tolist() for x in pair), ranks.tolist(), who.tolist(), strict=True)
         for number, one, two, (first, second), by in rows:
             own.setdefault(number, {}).update({one: first, two: second})
             of[number] = by
-        counts = Counter((of[number], tuple(sorted(known.items(), key=lambda each: each[::-1])))
-                         for number, known in own.items())  # fmt: skip
+        counts = Counter(
+            (of[number], tuple(sorted(known.items(), key=lambda each: each[::-1]))) for number, known in own.items()
+        )
         stages = _max_diff if max_diff else _stages
         plus, minus, tied, ends, workers, weights = [], [], [], [0], [], []
         for (by, ranking), count in sorted(counts.items()):
@@ -76,9 +80,13 @@ class Choices:
                 workers.append(by)
                 weights.append(count * share)
         return cls(
-            np.array(plus, np.int64), np.array(minus, np.int64), np.array(tied, bool),
-            np.array(ends, np.int64), np.array(workers, np.int64), np.array(weights, np.float64),
-        )  # fmt: skip
+            np.array(plus, np.int64),
+            np.array(minus, np.int64),
+            np.array(tied, bool),
+            np.array(ends, np.int64),
+            np.array(workers, np.int64),
+            np.array(weights, np.float64),
+        )
 
     def __len__(self) -> int:
         return len(self.worker)
@@ -92,13 +100,15 @@ class Choices:
         """Return the choices where `keep` is true."""
         inside, size = np.repeat(keep, np.diff(self.offsets)), np.diff(self.offsets)[keep]
         return Choices(
-            self.plus[inside], self.minus[inside], self.tied[inside],
-            np.append(0, np.cumsum(size)), self.worker[keep], self.weight[keep],
-        )  # fmt: skip
+            self.plus[inside],
+            self.minus[inside],
+            self.tied[inside],
+            np.append(0, np.cumsum(size)),
+            self.worker[keep],
+            self.weight[keep],
+        )
 
-    def recoded(
-        self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None,
-    ) -> Choices:  # fmt: skip
+    def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Choices:
         """Return the choices with other codes of items, or of workers."""
         found = self
         if items is not None:
@@ -112,8 +122,7 @@ class Choices:
         """Return these choices and others, of the same codes."""
         names = ("plus", "minus", "tied", "worker", "weight")
         both = {name: np.concatenate([getattr(x, name) for x in (self, other)]) for name in names}
-        return Choices(**both,
-            offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:]))  # fmt: skip
+        return Choices(**both, offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:]))
 
     def probabilities(self, scores: Vector, slopes: Vector | None = None) -> tuple[Vector, Vector]:
         """Return the probability of every alternative, and the log of that of every choice made."""
@@ -129,10 +138,10 @@ class Choices:
 
     def pair_weights(self, votes: Comparisons, scores: Vector, slopes: Vector) -> Vector:
         """Return the weights with which pairs of votes have the information of these choices."""
-        # The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i -
-        # r_j): with the weights p_i + p_j the pairs of the chosen item have the gradient of the
-        # choice and, on average over what may be chosen, its information p_i p_j; so have they in
-        # the worker's slope. Votes that are of no choice, such as gold, keep their weights.
+        # The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i - r_j): with the weights
+        # p_i + p_j the pairs of the chosen item have the gradient of the choice and, on average over what may be
+        # chosen, its information p_i p_j; so have they in the worker's slope. Votes that are of no choice, such as
+        # gold, keep their weights.
         p, _ = self.probabilities(scores, slopes)
         k, choice = votes.n_items, self.choice
         first = self.offsets[:-1][choice]
@@ -143,8 +152,7 @@ class Choices:
             (winner, loser, self.worker[choice][single], self.tied[single], weight)
         ]
         columns += list(self._max_diff_pairs(p, scores, slopes))
-        winner, loser, worker, tied, weight = (np.concatenate(x)
-                                               for x in zip(*columns, strict=True))  # fmt: skip
+        winner, loser, worker, tied, weight = (np.concatenate(x) for x in zip(*columns, strict=True))
         outcome = np.where(tied, 0.5, 1.0)
         wanted = _keys(winner, loser, outcome, worker, k)
         who = votes.worker_codes().astype(np.int64)
@@ -156,9 +164,7 @@ class Choices:
         hit = np.bincount(row[there], minlength=len(known)) > 0
         return np.where(hit, summed, votes.weight.astype(np.float64))
 
-    def _max_diff_pairs(
-        self, p: Vector, scores: Vector, slopes: Vector
-    ) -> Iterator[tuple[NDArray[Any], ...]]:
+    def _max_diff_pairs(self, p: Vector, scores: Vector, slopes: Vector) -> Iterator[tuple[NDArray[Any], ...]]:
         """Yield the pairs of best-worst answers with their weights, those of n items at a time."""
         # With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i
         # best and j worst is that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k
@@ -189,13 +195,14 @@ class Choices:
                 odds = np.exp(np.clip(score[:, above] - score[:, below], -500.0, 500.0))
                 weight = self.weight[chosen][:, None] * mass * (1.0 + odds)
                 known = items[:, above], items[:, below], self.worker[chosen][:, None]
-                yield (*(np.broadcast_to(x, weight.shape).ravel() for x in known),
-                       np.zeros(weight.size, bool), weight.ravel())  # fmt: skip
+                yield (
+                    *(np.broadcast_to(x, weight.shape).ravel() for x in known),
+                    np.zeros(weight.size, bool),
+                    weight.ravel(),
+                )
 
 
-def _keys(
-    first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Codes, k: int
-) -> Codes:
+def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Codes, k: int) -> Codes:
     """Return a number for worker, pair and outcome, whichever item comes first."""
     low, high = (f(first, second).astype(np.int64) for f in (np.minimum, np.maximum))
     three = np.rint(2.0 * for_lower(first, second, outcome)).astype(np.int64)

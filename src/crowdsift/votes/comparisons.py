@@ -64,11 +64,12 @@ def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
 Entries = TypeVar("Entries", bound=NDArray[Any])
 
 FAULTS = {
-    1: "an item code outside the list of items", 2: "a worker code outside the list of workers",
+    1: "an item code outside the list of items",
+    2: "a worker code outside the list of workers",
     3: "an item compared with itself; remove the row",
     4: "an outcome outside [0, 1] (1: the first item is better, 0: the second, 0.5: a tie)",
     5: f"a weight that is negative, not a number or above {MOST_WEIGHT:.0e}; weights count votes",
-}  # fmt: skip
+}
 
 
 def frozen(array: Entries) -> Entries:
@@ -77,9 +78,7 @@ def frozen(array: Entries) -> Entries:
     return array
 
 
-def single(
-    values: NDArray[np.floating[Any]] | None, role: str, source: str
-) -> NDArray[np.float32] | None:
+def single(values: NDArray[np.floating[Any]] | None, role: str, source: str) -> NDArray[np.float32] | None:
     """Numbers in float32, checked before they are rounded; the core checks those that are."""
     if values is None or values.dtype == np.float32:
         return values
@@ -97,24 +96,17 @@ def table_of_numbers(features: ArrayLike) -> NDArray[np.float64]:
         raise InputError("the features are not a table of numbers, one row per vote") from None
 
 
-def single_features(
-    features: NDArray[np.floating[Any]], rows: int, source: str
-) -> NDArray[np.float32]:
+def single_features(features: NDArray[np.floating[Any]], rows: int, source: str) -> NDArray[np.float32]:
     """Features in float32, a copy, checked before they are rounded."""
     if features.ndim != 2 or len(features) != rows:
-        raise InputError(
-            f"features need one row per vote, {rows} in all, not shape {features.shape}",
-            source=source,
-        )
+        raise InputError(f"features need one row per vote, {rows} in all, not shape {features.shape}", source=source)
     if (place := first_outside(features, "feature")) is not None:
         row = place // features.shape[1] + 1
         raise InputError("a feature that is not a finite number", source=source, row=row)
     return np.array(features, dtype=np.float32, order="C")
 
 
-def distinct_rows(
-    features: NDArray[np.float32] | None,
-) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
+def distinct_rows(features: NDArray[np.float32] | None) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
     """Distinct rows of features, and the number of each vote's row."""
     if features is None:
         return None, None
@@ -224,13 +216,10 @@ class EncodedVotes:
         """Whether one half means a tie: there are some, and no other outcome between 0 and 1."""
         # Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
         known = (0.0, 0.5, 1.0)
-        return self.has_ties and all(bool(np.isin(self.outcome[rows], known).all())
-                                     for rows in parts(self.outcome))  # fmt: skip
+        return self.has_ties and all(bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome))
 
     @property
-    def columns(
-        self,
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+    def columns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
         """What there is of every row: first, second, outcome, weight."""
         return self.first, self.second, self.outcome, self.weight
 
@@ -245,14 +234,18 @@ class EncodedVotes:
     def require_rows(self, what: str) -> None:
         """Refuse what needs every row here, for rows that other machines hold."""
         if self.elsewhere is not None:
-            raise RequestError(f"{what} needs all votes in one place, and these are read by the "
-                               "workers of a cluster; read them first with crowdsift.read, or use "
-                               "another engine")  # fmt: skip
+            raise RequestError(
+                f"{what} needs all votes in one place, and these are read by the "
+                "workers of a cluster; read them first with crowdsift.read, or use "
+                "another engine"
+            )
 
     def __repr__(self) -> str:
-        return (f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
-                f"{self.n_items} items, {self.n_workers} workers, sides "
-                f"{'known' if self.sides_known else 'unknown'})")  # fmt: skip
+        return (
+            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
+            f"{self.n_items} items, {self.n_workers} workers, sides "
+            f"{'known' if self.sides_known else 'unknown'})"
+        )
 
     def worker_loads(self) -> NDArray[np.int64]:
         """How often every worker voted, weights counted and rounded."""
@@ -266,9 +259,7 @@ class EncodedVotes:
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
 
-    def with_features(
-        self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
-    ) -> Self:
+    def with_features(self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()) -> Self:
         """Return the same comparisons with other features, one row per comparison."""
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
@@ -286,8 +277,8 @@ class EncodedVotes:
 
     def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Self:
         """Add pairs known for certain as the votes of one more worker, the last."""
-        # For methods that know what to do with a worker of known reliability; `n_gold` marks it.
-        # Its votes have the winner first, also where sides are known: they say nothing of a side.
+        # For methods that know what to do with a worker of known reliability; `n_gold` marks it. Its votes have the
+        # winner first, also where sides are known: they say nothing of a side.
         if self.n_gold:
             raise InputError("these comparisons hold gold already", source=self.source)
         self.require_rows("gold")
@@ -300,13 +291,17 @@ class EncodedVotes:
             features = frozen(np.concatenate([features, empty]))
         ones = np.ones(count, np.float32)
         return replace(
-            self, first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            self,
+            first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
             second=frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
             outcome=frozen(np.concatenate([self.outcome, ones])),
             weight=frozen(np.concatenate([self.weight, ones])),
             offsets=frozen(np.append(self.offsets, self.offsets[-1] + count)),
-            workers=frozen(labels), rows=self.rows + count, features=features, n_gold=1,
-        )  # fmt: skip
+            workers=frozen(labels),
+            rows=self.rows + count,
+            features=features,
+            n_gold=1,
+        )
 
     def select(self, keep: NDArray[np.bool_]) -> Self:
         """Return the comparisons where `keep` is true, with the same items, workers and codes."""
@@ -315,13 +310,17 @@ class EncodedVotes:
         if runs[-1] == 0:
             raise InputError("no votes are left", source=self.source)
         return replace(
-            self, first=frozen(self.first[keep]), second=frozen(self.second[keep]),
-            outcome=frozen(self.outcome[keep]), weight=frozen(self.weight[keep]),
-            offsets=frozen(runs), rows=int(runs[-1]),
+            self,
+            first=frozen(self.first[keep]),
+            second=frozen(self.second[keep]),
+            outcome=frozen(self.outcome[keep]),
+            weight=frozen(self.weight[keep]),
+            offsets=frozen(runs),
+            rows=int(runs[-1]),
             features=None if self.features is None else frozen(self.features[keep]),
             choices=self._of_kept_workers(self.choices, runs),
             grades=self._of_kept_workers(self.grades, runs),
-        )  # fmt: skip
+        )
 
     def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
         """Return rankings or grades of workers who stay; None where one loses some votes only."""
@@ -339,11 +338,11 @@ _FAULT_COLUMN = {4: "outcome", 5: "weight"}
 class Comparisons(EncodedVotes):
     """Pairwise votes, encoded once and immutable.
 
-    Comparison i says that its worker preferred item ``first[i]`` to item ``second[i]`` to the
-    degree ``outcome[i]`` (1: certainly, 0: the opposite, 0.5: a tie), ``weight[i]`` times. The
-    comparisons of worker s are those from ``offsets[s]`` to ``offsets[s + 1]``. Rows equal in
-    worker, order and outcome are one comparison of larger weight. Codes follow the sorted labels
-    and the order is canonical, so the same votes make the same arrays whatever their order was.
+    Comparison i says that its worker preferred item ``first[i]`` to item ``second[i]`` to the degree ``outcome[i]`` (1:
+    certainly, 0: the opposite, 0.5: a tie), ``weight[i]`` times. The comparisons of worker s are those from
+    ``offsets[s]`` to ``offsets[s + 1]``. Rows equal in worker, order and outcome are one comparison of larger weight.
+    Codes follow the sorted labels and the order is canonical, so the same votes make the same arrays whatever their
+    order was.
 
     Use `crowdsift.read` for files and frames, `Comparisons.from_arrays` for arrays.
 
@@ -372,23 +371,22 @@ class Comparisons(EncodedVotes):
     item_features
         What items are, in numbers, or None; see `crowdsift.fit` and its `items`.
     by
-        The name of the context column, a tuple of several names, or "". With a context an item is
-        a pair (value, item), the value a tuple where there are several columns, so that items of
-        different contexts are never compared.
+        The name of the context column, a tuple of several names, or "". With a context an item is a pair (value, item),
+        the value a tuple where there are several columns, so that items of different contexts are never compared.
     intake
         What became of every row that was read, for votes that were; see `Intake`.
     reading
         The options with which the votes were read, if any, that an update uses again.
     row_ids
-        Sorted hashes of what names a row, such as the assignment, if the votes came with such
-        columns: an update finds the rows that it has already.
+        Sorted hashes of what names a row, such as the assignment, if the votes came with such columns: an update finds
+        the rows that it has already.
     choices
         The rankings or best-worst answers whose pairs these are, if the votes came as such.
     n_gold
         How many of the workers, the last ones, are no workers but gold; see `with_gold`.
     elsewhere
-        Where the rows are if other machines hold them (docs/scale.md); the arrays above are then
-        empty but for offsets and labels.
+        Where the rows are if other machines hold them (docs/scale.md); the arrays above are then empty but for offsets
+        and labels.
 
     Examples
     --------
@@ -402,11 +400,18 @@ class Comparisons(EncodedVotes):
 
     @classmethod
     def from_arrays(
-        cls, first: ArrayLike, second: ArrayLike, *, worker: ArrayLike | None = None,
-        outcome: ArrayLike | None = None, weight: ArrayLike | None = None,
-        sides_known: bool = False, features: ArrayLike | None = None,
-        feature_names: Sequence[str] = (), threads: int | None = None,
-    ) -> Comparisons:  # fmt: skip
+        cls,
+        first: ArrayLike,
+        second: ArrayLike,
+        *,
+        worker: ArrayLike | None = None,
+        outcome: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        sides_known: bool = False,
+        features: ArrayLike | None = None,
+        feature_names: Sequence[str] = (),
+        threads: int | None = None,
+    ) -> Comparisons:
         """Comparisons from arrays of labels, one entry per vote.
 
         Parameters
@@ -445,29 +450,44 @@ class Comparisons(EncodedVotes):
         if worker is not None:
             workers, (worker_codes,) = table.labels(["worker"], "worker label")
         return cls.from_codes(
-            first_codes, second_codes, worker=worker_codes,
+            first_codes,
+            second_codes,
+            worker=worker_codes,
             outcome=None if outcome is None else table.quantities("outcome", "outcome"),
-            weight=None if weight is None else table.quantities("weight", "weight"), items=items,
-            workers=workers, sides_known=sides_known,
+            weight=None if weight is None else table.quantities("weight", "weight"),
+            items=items,
+            workers=workers,
+            sides_known=sides_known,
             features=None if features is None else table_of_numbers(features),
-            feature_names=tuple(feature_names), threads=threads,
-        )  # fmt: skip
+            feature_names=tuple(feature_names),
+            threads=threads,
+        )
 
     @classmethod
     def from_codes(
-        cls, first: NDArray[np.uint32], second: NDArray[np.uint32], *, items: NDArray[np.object_],
-        workers: NDArray[np.object_], worker: NDArray[np.uint32] | None = None,
+        cls,
+        first: NDArray[np.uint32],
+        second: NDArray[np.uint32],
+        *,
+        items: NDArray[np.object_],
+        workers: NDArray[np.object_],
+        worker: NDArray[np.uint32] | None = None,
         outcome: NDArray[np.floating[Any]] | None = None,
-        weight: NDArray[np.floating[Any]] | None = None, sides_known: bool = False,
-        features: NDArray[np.floating[Any]] | None = None, feature_names: tuple[str, ...] = (),
-        threads: int | None = None, by: By = "", source: str = "votes",
-        backend: Backend | None = None, summed: bool = False,
-    ) -> Comparisons:  # fmt: skip
+        weight: NDArray[np.floating[Any]] | None = None,
+        sides_known: bool = False,
+        features: NDArray[np.floating[Any]] | None = None,
+        feature_names: tuple[str, ...] = (),
+        threads: int | None = None,
+        by: By = "",
+        source: str = "votes",
+        backend: Backend | None = None,
+        summed: bool = False,
+    ) -> Comparisons:
         """Make comparisons from codes into sorted lists of labels; the way of every reader.
 
-        The parameters are those of `from_arrays`, but for codes and the labels they point to.
-        Outcomes and weights are checked as given, then rounded to float32. With `summed` the rows
-        are those of other comparisons, whose weights may be sums above the limit of a single vote.
+        The parameters are those of `from_arrays`, but for codes and the labels they point to. Outcomes and weights are
+        checked as given, then rounded to float32. With `summed` the rows are those of other comparisons, whose weights
+        may be sums above the limit of a single vote.
 
         Examples
         --------
@@ -490,9 +510,8 @@ class Comparisons(EncodedVotes):
             features = single_features(features, len(first), source)
         context, table = distinct_rows(features)
         rows = collapse(
-            first, second, worker, outcome, weight, context,
-            len(items), n_workers, sides_known, thread_count(threads),
-        )  # fmt: skip
+            first, second, worker, outcome, weight, context, len(items), n_workers, sides_known, thread_count(threads)
+        )
         one, two, outcomes, weights, groups, swapped, offsets = rows
         if len(one) == 0:
             raise InputError("no votes (all weights are 0)", source=source)
@@ -500,13 +519,22 @@ class Comparisons(EncodedVotes):
             table = table[groups] * (1.0 - 2.0 * swapped[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
         return cls(
-            first=frozen(one), second=frozen(two), outcome=frozen(outcomes),
-            weight=frozen(weights if unit == 1.0 else weights * unit), offsets=frozen(offsets),
-            items=frozen(items.copy()), workers=frozen(workers.copy()), sides_known=sides_known,
-            has_workers=worker is not None, rows=len(first),
-            features=None if table is None else frozen(table), feature_names=feature_names, by=by,
-            source=source, backend=backend,
-        )  # fmt: skip
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcomes),
+            weight=frozen(weights if unit == 1.0 else weights * unit),
+            offsets=frozen(offsets),
+            items=frozen(items.copy()),
+            workers=frozen(workers.copy()),
+            sides_known=sides_known,
+            has_workers=worker is not None,
+            rows=len(first),
+            features=None if table is None else frozen(table),
+            feature_names=feature_names,
+            by=by,
+            source=source,
+            backend=backend,
+        )
 
     def extended(self, other: Comparisons) -> Comparisons:
         """Join these votes and others; equal labels are the same item or worker.
@@ -528,8 +556,9 @@ class Comparisons(EncodedVotes):
         for each in both:
             each.require_rows("adding votes")
         if (self.choices is None) != (other.choices is None):
-            raise InputError("rankings and plain votes cannot be put together; write the votes as "
-                             "rankings of two items")  # fmt: skip
+            raise InputError(
+                "rankings and plain votes cannot be put together; write the votes as rankings of two items"
+            )
         if self.grades is not None or other.grades is not None:
             raise InputError("graded votes cannot be added to others; fit them all together")
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
@@ -538,17 +567,25 @@ class Comparisons(EncodedVotes):
         worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
         whole = Comparisons.from_codes(
             np.concatenate([table[v.first] for v, table in pairs]),
-            np.concatenate([table[v.second] for v, table in pairs]), items=items, workers=workers,
+            np.concatenate([table[v.second] for v, table in pairs]),
+            items=items,
+            workers=workers,
             worker=np.concatenate(worker) if self.has_workers else None,
             outcome=np.concatenate([v.outcome for v in both]),
             weight=np.concatenate([v.weight for v in both]),
-            sides_known=self.sides_known and other.sides_known, by=self.by, source=self.source,
-            backend=self.backend, summed=True,
-        )  # fmt: skip
+            sides_known=self.sides_known and other.sides_known,
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+            summed=True,
+        )
         choices = None
         if self.choices is not None and other.choices is not None:
-            own, new = (v.choices.recoded(codes[i], who[i] if self.has_workers else None)
-                        for i, v in enumerate(both) if v.choices is not None)  # fmt: skip
+            own, new = (
+                v.choices.recoded(codes[i], who[i] if self.has_workers else None)
+                for i, v in enumerate(both)
+                if v.choices is not None
+            )
             choices = own.joined(new)
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None
@@ -564,9 +601,8 @@ class Comparisons(EncodedVotes):
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison per pair with the mean outcome.
 
-        Sufficient for a logistic model without workers and sides, in which only the number of
-        votes on a pair and their sum matter; for nothing else, since a win and a loss become a
-        tie.
+        Sufficient for a logistic model without workers and sides, in which only the number of votes on a pair and their
+        sum matter; for nothing else, since a win and a loss become a tie.
 
         Examples
         --------
@@ -577,14 +613,21 @@ class Comparisons(EncodedVotes):
         (array([3.], dtype=float32), array([0.667], dtype=float32))
         """
         self.require_rows("counting pairs")
-        one, two, outcome, weight = pool_pairs(self.first, self.second, self.outcome, self.weight,
-                                               self.n_items)  # fmt: skip
+        one, two, outcome, weight = pool_pairs(self.first, self.second, self.outcome, self.weight, self.n_items)
         return Comparisons(
-            first=frozen(one), second=frozen(two), outcome=frozen(outcome), weight=frozen(weight),
-            offsets=frozen(np.array([0, len(one)])), items=self.items,
-            workers=frozen(np.array([None], dtype=object)), has_workers=False, rows=len(one),
-            by=self.by, source=self.source, backend=self.backend,
-        )  # fmt: skip
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcome),
+            weight=frozen(weight),
+            offsets=frozen(np.array([0, len(one)])),
+            items=self.items,
+            workers=frozen(np.array([None], dtype=object)),
+            has_workers=False,
+            rows=len(one),
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+        )
 
 
 def _unit_of(weight: NDArray[np.float32]) -> np.float32:
@@ -595,10 +638,15 @@ def _unit_of(weight: NDArray[np.float32]) -> np.float32:
 
 
 def _refuse_faults(
-    first: NDArray[np.uint32], second: NDArray[np.uint32], worker: NDArray[np.uint32] | None,
-    outcome: NDArray[np.float32] | None, weight: NDArray[np.float32] | None,
-    items: NDArray[np.object_], n_workers: int, source: str,
-) -> None:  # fmt: skip
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+    worker: NDArray[np.uint32] | None,
+    outcome: NDArray[np.float32] | None,
+    weight: NDArray[np.float32] | None,
+    items: NDArray[np.object_],
+    n_workers: int,
+    source: str,
+) -> None:
     """Refuse rows that no model can use, with the number of the first one."""
     fault, row = find_fault(first, second, worker, outcome, weight, len(items), n_workers)
     if fault:
@@ -606,6 +654,5 @@ def _refuse_faults(
         raise InputError(FAULTS[fault], source=source, row=row + 1, column=column)
     if len(items) < 2:
         raise InputError(
-            f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
-            "a comparison needs two", source=source,
-        )  # fmt: skip
+            f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; a comparison needs two", source=source
+        )

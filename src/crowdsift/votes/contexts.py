@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ContextVotes:
     """Votes in which every worker in a context is a worker: who that is, and in which context.
 
-    Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several
-    contexts, in which the worker has too few votes to be told apart.
+    Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several contexts, in which the
+    worker has too few votes to be told apart.
     """
 
     votes: Comparisons
@@ -32,8 +32,8 @@ class ContextVotes:
 
 def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     """Return the votes with every worker split by context; None if there is one context."""
-    # Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has
-    # in contexts with fewer stays together. These come first, then all who are not taken apart.
+    # Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has in contexts with
+    # fewer stays together. These come first, then all who are not taken apart.
     contexts = votes.item_contexts
     if contexts.max(initial=0) == 0:
         return None
@@ -47,9 +47,7 @@ def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     return _apart(votes, order, sizes, keys // count, keys % count)
 
 
-def _with_enough(
-    votes: Comparisons, key: NDArray[np.int64], count: int, enough: float
-) -> ContextVotes:
+def _with_enough(votes: Comparisons, key: NDArray[np.int64], count: int, enough: float) -> ContextVotes:
     """Keep contexts in which a worker has enough votes apart, and join its other votes."""
     keys, which = np.unique(key, return_inverse=True)
     worker, context = keys // count, keys % count
@@ -69,19 +67,25 @@ def _with_enough(
 
 
 def _apart(
-    votes: Comparisons, order: NDArray[np.intp], sizes: NDArray[np.intp], worker: NDArray[np.int64],
+    votes: Comparisons,
+    order: NDArray[np.intp],
+    sizes: NDArray[np.intp],
+    worker: NDArray[np.int64],
     context: NDArray[np.int64],
-) -> ContextVotes:  # fmt: skip
+) -> ContextVotes:
     """Return the votes in this order, so many of each worker in its context."""
     voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
-        votes, first=frozen(votes.first[order]), second=frozen(votes.second[order]),
-        outcome=frozen(votes.outcome[order]), weight=frozen(votes.weight[order]),
+        votes,
+        first=frozen(votes.first[order]),
+        second=frozen(votes.second[order]),
+        outcome=frozen(votes.outcome[order]),
+        weight=frozen(votes.weight[order]),
         offsets=frozen(np.concatenate([[0], np.cumsum(sizes)])),
         workers=frozen(np.arange(len(sizes)).astype(object)),
         features=None if votes.features is None else frozen(votes.features[order]),
         n_gold=int((~voters).sum()),
-    )  # fmt: skip
+    )
     return ContextVotes(apart, worker[voters], context[voters])
 
 
@@ -98,8 +102,8 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
     """Return the same votes on items whatever their context, and the new code of every old one."""
-    # None where most items are in one context only, as replies are to one prompt, but for a few
-    # that anybody would write: there is nothing to rank across contexts.
+    # None where most items are in one context only, as replies are to one prompt, but for a few that anybody would
+    # write: there is nothing to rank across contexts.
     if not votes.by:
         return None
     labels = [item for _, item in votes.items]
@@ -109,11 +113,19 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
     items, (place,) = merge([factorize(as_column(labels))])
     classes = votes.item_class
     whole = type(votes).from_codes(
-        place[votes.first], place[votes.second], items=items, workers=votes.workers,
-        worker=votes.worker_codes() if votes.has_workers else None, outcome=votes.outcome,
-        weight=votes.weight, sides_known=votes.sides_known, features=votes.features,
-        feature_names=votes.feature_names, source=votes.source, backend=votes.backend,
-    )  # fmt: skip
+        place[votes.first],
+        place[votes.second],
+        items=items,
+        workers=votes.workers,
+        worker=votes.worker_codes() if votes.has_workers else None,
+        outcome=votes.outcome,
+        weight=votes.weight,
+        sides_known=votes.sides_known,
+        features=votes.features,
+        feature_names=votes.feature_names,
+        source=votes.source,
+        backend=votes.backend,
+    )
     if classes is not None:
         of_item = np.zeros(len(items), np.uint32)
         of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ

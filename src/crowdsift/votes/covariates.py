@@ -20,12 +20,11 @@ _CONSTANT = 1e-6  # share of a covariate's square that items leave unexplained, 
 class Design:
     """The covariates of votes: `votes` has them as features, of unit mean square.
 
-    `votes`: the votes with the columns of the design as features; those of gold are 0; `names`,
-    `scale`: of every column, and its root mean square; that of the side is 1; `item_values`: x̄,
-    items x columns: the covariate that an item has by itself, in the column's unit: of all numbers
-    for items the one whose differences are nearest to the covariates of votes, about their mean in
-    every component; `by_items`: whether that explains a column completely: it cannot be told from
-    scores in the crowd.
+    `votes`: the votes with the columns of the design as features; those of gold are 0; `names`, `scale`: of every
+    column, and its root mean square; that of the side is 1; `item_values`: x̄, items x columns: the covariate that an
+    item has by itself, in the column's unit: of all numbers for items the one whose differences are nearest to the
+    covariates of votes, about their mean in every component; `by_items`: whether that explains a column completely: it
+    cannot be told from scores in the crowd.
     """
 
     votes: Comparisons
@@ -40,14 +39,15 @@ class Design:
         names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
         assert self.votes.features is not None
         return Design(
-            self.votes.with_features(self.votes.features[:, kept], names), names,
-            self.scale[kept], self.item_values[:, kept], self.by_items[kept],
-        )  # fmt: skip
+            self.votes.with_features(self.votes.features[:, kept], names),
+            names,
+            self.scale[kept],
+            self.item_values[:, kept],
+            self.by_items[kept],
+        )
 
 
-def design(
-    votes: Comparisons, component: NDArray[np.integer], *, side: bool
-) -> tuple[Design, tuple[str, ...]]:
+def design(votes: Comparisons, component: NDArray[np.integer], *, side: bool) -> tuple[Design, tuple[str, ...]]:
     """Return the design of these votes, and the names of covariates that are 0 everywhere."""
     given = votes.features
     x = np.zeros((len(votes), 0)) if given is None else given.astype(np.float64)
@@ -72,9 +72,8 @@ def design(
 
 
 def _by_items(
-    votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64],
-    x: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64], x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Least squares of x on differences of items: the numbers of items, and Σ n·residual²."""
     n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
     L = np.zeros((n, n))

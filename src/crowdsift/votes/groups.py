@@ -28,19 +28,30 @@ class GroupedVotes(NamedTuple):
 
 
 def in_groups(
-    votes: Comparisons, first: NDArray[np.int64], second: NDArray[np.int64],
-    worker: NDArray[np.int64], outcome: Vector, weight: Vector, group: NDArray[np.int64],
+    votes: Comparisons,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    worker: NDArray[np.int64],
+    outcome: Vector,
+    weight: Vector,
+    group: NDArray[np.int64],
     threads: int | None = None,
-) -> GroupedVotes:  # fmt: skip
+) -> GroupedVotes:
     """Return the rows that the votes were made of, with items distinguished by group."""
     codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
     in_group, inverse = np.unique(ends, return_inverse=True)
     place = inverse.reshape(-1).astype(np.uint32)
     split = Comparisons.from_codes(
-        place[: len(first)], place[len(first) :], items=np.arange(len(in_group)).astype(object),
-        workers=votes.workers, worker=worker.astype(np.uint32) if votes.has_workers else None,
-        outcome=outcome, weight=weight, sides_known=votes.sides_known, threads=threads,
+        place[: len(first)],
+        place[len(first) :],
+        items=np.arange(len(in_group)).astype(object),
+        workers=votes.workers,
+        worker=worker.astype(np.uint32) if votes.has_workers else None,
+        outcome=outcome,
+        weight=weight,
+        sides_known=votes.sides_known,
+        threads=threads,
         source=votes.source,
-    )  # fmt: skip
+    )
     return GroupedVotes(split, in_group % votes.n_items, in_group // votes.n_items)

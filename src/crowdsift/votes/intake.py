@@ -12,17 +12,15 @@ from typing import Any
 class Intake:
     """The count of every row of a source; the five kinds add up to the rows read.
 
-    `format`: the format in which the votes were read, "plain" for our own columns; `rows`: rows
-    read; of nested formats the annotations or rankings in them; `used`: rows that became votes;
-    `empty`: rows without an answer; `duplicates`: rows equal to an earlier one in what names a row;
-    `known`: of these, rows that the fit which is updated has already; `repeated`: of the rows used,
-    those that equal earlier ones beyond chance: perhaps votes that were uploaded twice;
-    `set_aside`: rows that cannot be used, or that the format marks as void; `left_out`: rows that a
-    condition (``where``) leaves out; `votes`: votes made of the rows used: more than these where a
-    row is a ranking; `both_bad`: votes that call both items bad; they count as ties; `reasons`: of
-    the rows set aside, what was wrong and how often; `notes`: what else there is to know: labels
-    that look alike, kept rows that might be unwanted; `work_seconds`: the median time that each
-    worker took for a vote, where the source has a column of these times (WorkTimeInSeconds of
+    `format`: the format in which the votes were read, "plain" for our own columns; `rows`: rows read; of nested formats
+    the annotations or rankings in them; `used`: rows that became votes; `empty`: rows without an answer; `duplicates`:
+    rows equal to an earlier one in what names a row; `known`: of these, rows that the fit which is updated has already;
+    `repeated`: of the rows used, those that equal earlier ones beyond chance: perhaps votes that were uploaded twice;
+    `set_aside`: rows that cannot be used, or that the format marks as void; `left_out`: rows that a condition
+    (``where``) leaves out; `votes`: votes made of the rows used: more than these where a row is a ranking; `both_bad`:
+    votes that call both items bad; they count as ties; `reasons`: of the rows set aside, what was wrong and how often;
+    `notes`: what else there is to know: labels that look alike, kept rows that might be unwanted; `work_seconds`: the
+    median time that each worker took for a vote, where the source has a column of these times (WorkTimeInSeconds of
     Mechanical Turk).
     """
 
@@ -50,8 +48,10 @@ class Intake:
         duplicates = f"{self.duplicates:,} duplicate{'' if self.duplicates == 1 else 's'}"
         if self.known:
             duplicates += f" ({self.known:,} in the fit already)"
-        line = (f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} "
-                f"empty, {duplicates}, {self.set_aside:,} set aside")  # fmt: skip
+        line = (
+            f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} "
+            f"empty, {duplicates}, {self.set_aside:,} set aside"
+        )
         if self.reasons:
             shown = [f"{count:,} {reason}" for reason, count in self.reasons[:3]]
             line += f" ({', '.join(shown)}{', ...' if len(self.reasons) > 3 else ''})"
@@ -70,23 +70,37 @@ class Intake:
         reasons.update(dict(other.reasons))
         return Intake(
             format=self.format if self.format == other.format else "several",
-            rows=self.rows + other.rows, used=self.used + other.used,
-            empty=self.empty + other.empty, duplicates=self.duplicates + other.duplicates,
-            set_aside=self.set_aside + other.set_aside, left_out=self.left_out + other.left_out,
-            votes=self.votes + other.votes, both_bad=self.both_bad + other.both_bad,
+            rows=self.rows + other.rows,
+            used=self.used + other.used,
+            empty=self.empty + other.empty,
+            duplicates=self.duplicates + other.duplicates,
+            set_aside=self.set_aside + other.set_aside,
+            left_out=self.left_out + other.left_out,
+            votes=self.votes + other.votes,
+            both_bad=self.both_bad + other.both_bad,
             reasons=tuple(reasons.most_common()),
-            notes=tuple(dict.fromkeys((*self.notes, *other.notes))), known=self.known + other.known,
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+            known=self.known + other.known,
             repeated=self.repeated + other.repeated,
-        )  # fmt: skip
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a summary."""
         return {
-            "format": self.format, "rows": self.rows, "used": self.used, "empty": self.empty,
-            "duplicates": self.duplicates, "set_aside": self.set_aside, "left_out": self.left_out,
-            "votes": self.votes, "both_bad": self.both_bad, "reasons": dict(self.reasons),
-            "notes": list(self.notes), "known": self.known, "repeated": self.repeated,
-        }  # fmt: skip
+            "format": self.format,
+            "rows": self.rows,
+            "used": self.used,
+            "empty": self.empty,
+            "duplicates": self.duplicates,
+            "set_aside": self.set_aside,
+            "left_out": self.left_out,
+            "votes": self.votes,
+            "both_bad": self.both_bad,
+            "reasons": dict(self.reasons),
+            "notes": list(self.notes),
+            "known": self.known,
+            "repeated": self.repeated,
+        }
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Intake:

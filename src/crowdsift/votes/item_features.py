@@ -19,15 +19,13 @@ _TINY = 1e-9  # of a column's size: what varies less is constant
 class FeatureBlock:
     """Features that share one variance of their weights.
 
-    A feature x counts as (x - centre)/scale·factor: columns of different units each by their
-    standard deviation, those of an embedding or of n-grams as they are, and the factor makes the
-    mean square norm of a row 1.
+    A feature x counts as (x - centre)/scale·factor: columns of different units each by their standard deviation, those
+    of an embedding or of n-grams as they are, and the factor makes the mean square norm of a row 1.
 
-    `kind`: "columns" (numbers in any units), "list" (an embedding), "ngrams" or "readability";
-    `columns`: the columns of the items' table that it is made of; `names`: of the features;
-    `rarity`: for n-grams: the weight of every column, which is larger the fewer texts have it;
-    `values`: the standardised features, one row per item of the votes; empty where they were not
-    kept.
+    `kind`: "columns" (numbers in any units), "list" (an embedding), "ngrams" or "readability"; `columns`: the columns
+    of the items' table that it is made of; `names`: of the features; `rarity`: for n-grams: the weight of every column,
+    which is larger the fewer texts have it; `values`: the standardised features, one row per item of the votes; empty
+    where they were not kept.
     """
 
     name: str
@@ -65,9 +63,13 @@ class ItemFeatures:
 
 
 def standardised_block(
-    name: str, kind: str, columns: tuple[str, ...], names: tuple[str, ...], raw: NDArray[Any],
+    name: str,
+    kind: str,
+    columns: tuple[str, ...],
+    names: tuple[str, ...],
+    raw: NDArray[Any],
     rarity: Vector | None = None,
-) -> FeatureBlock:  # fmt: skip
+) -> FeatureBlock:
     """Return a block of raw features, one row per item; NaN where one is not known."""
     raw = np.asarray(raw, np.float64)
     known = np.isfinite(raw)

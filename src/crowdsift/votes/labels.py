@@ -1,10 +1,9 @@
 """Labels to codes: what counts as a label, which labels are the same, how they are sorted.
 
-A label is kept as given: text, bytes, a number, a truth value, a date or any other value that
-can be a key of a dict. The text "7" and the number 7 are two labels, as are True and 1; the
-integer 7 and the float 7.0 are one, since a column of integers often becomes floats on its way
-through a data frame; where there are integers, whole floats among the labels become integers.
-Nothing, NaN and blank text are no labels.
+A label is kept as given: text, bytes, a number, a truth value, a date or any other value that can be a key of a dict.
+The text "7" and the number 7 are two labels, as are True and 1; the integer 7 and the float 7.0 are one, since a column
+of integers often becomes floats on its way through a data frame; where there are integers, whole floats among the
+labels become integers. Nothing, NaN and blank text are no labels.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
 
-# The column of contexts, or several of them; "" for none. The context of an item is the value of
-# the one column, or a tuple of the values of several.
+# The column of contexts, or several of them; "" for none. The context of an item is the value of the one column, or a
+# tuple of the values of several.
 By = str | tuple[str, ...]
 
 # Values of these types are equal exactly where they are one label, and are keys themselves.
@@ -170,9 +169,9 @@ def _values(column: NDArray[Any]) -> list[Any]:
 
 
 def _no_date(row: int, label: Any) -> LabelError:
-    return LabelError(row,
-        f"the label {label!s} is finer than microseconds or outside the years 1 to 9999; write "
-        "such labels as text")  # fmt: skip
+    return LabelError(
+        row, f"the label {label!s} is finer than microseconds or outside the years 1 to 9999; write such labels as text"
+    )
 
 
 def _whole(label: Any) -> Any:

@@ -1,8 +1,8 @@
 """Win, tie or loss: three probabilities, for methods that know ties and for those that do not.
 
-Methods that count a tie as half a win know the share p of points, not of ties. They are given a
-tie rate for every worker, measured from its votes and drawn towards that of all workers: the tie
-has that probability, and the rest is shared as p to 1 - p.
+Methods that count a tie as half a win know the share p of points, not of ties. They are given a tie rate for every
+worker, measured from its votes and drawn towards that of all workers: the tie has that probability, and the rest is
+shared as p to 1 - p.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     """Return the tie rate of every worker, drawn towards the common one, and the common one."""
-    # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a
-    # Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all workers'
-    # counts. Both are 0 where the votes have no ties.
+    # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a Beta(a·t, a·(1 -
+    # t)) prior, a the strength of the largest marginal likelihood of all workers' counts. Both are 0 where the votes
+    # have no ties.
     m = votes.n_workers
     if not votes.ties_are_outcomes:
         return np.zeros(m), 0.0
@@ -77,8 +77,10 @@ def _evidence(counts: list[tuple[Any, Any]], a: float, b: float) -> float:
     """Log marginal likelihood of ties among votes, of all workers, under a Beta(a, b) prior."""
     # But for a constant. The counts are of ties, of other votes and of all, with how often each is.
     tied, other, both = (
-        sum(times * (lgamma(start + count) - lgamma(start))
-            for count, times in zip(values.tolist(), often.tolist(), strict=True))
+        sum(
+            times * (lgamma(start + count) - lgamma(start))
+            for count, times in zip(values.tolist(), often.tolist(), strict=True)
+        )
         for start, (values, often) in zip((a, b, a + b), counts, strict=True)
-    )  # fmt: skip
+    )
     return float(tied + other - both)

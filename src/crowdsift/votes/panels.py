@@ -48,8 +48,8 @@ class Panels(NamedTuple):
 class PanelVotes(NamedTuple):
     """Votes in which an item is one for the trusted panel (board 0) and one for each judge.
 
-    `item` and `board` are those of every node, `panel` is the panel of each judge by its number,
-    and `names` are the names of panels.
+    `item` and `board` are those of every node, `panel` is the panel of each judge by its number, and `names` are the
+    names of panels.
     """
 
     votes: Comparisons
@@ -76,19 +76,27 @@ def in_panels(votes: Comparisons) -> PanelVotes:
     nodes, place = np.unique(ends, return_inverse=True)
     code_of = place.reshape(-1).astype(np.uint32)
     split = replace(
-        votes, first=frozen(code_of[: len(votes)]), second=frozen(code_of[len(votes) :]),
+        votes,
+        first=frozen(code_of[: len(votes)]),
+        second=frozen(code_of[len(votes) :]),
         panels=None,
-        items=frozen(np.arange(len(nodes)).astype(object)), item_class=None, class_names=(),
-    )  # fmt: skip
+        items=frozen(np.arange(len(nodes)).astype(object)),
+        item_class=None,
+        class_names=(),
+    )
     panel = np.array([number for number, _ in sorted(boards)], np.int64)
     item, board = nodes % votes.n_items, nodes // votes.n_items
     return PanelVotes(split, item, board, panel, names, trusted)
 
 
 def with_panels(
-    votes: Comparisons, worker: NDArray[np.int64], labels: list[str], codes: NDArray[np.int64],
-    column: str, trusted: tuple[str, ...],
-) -> Comparisons:  # fmt: skip
+    votes: Comparisons,
+    worker: NDArray[np.int64],
+    labels: list[str],
+    codes: NDArray[np.int64],
+    column: str,
+    trusted: tuple[str, ...],
+) -> Comparisons:
     """Return votes that know the panel of every worker, from the worker and panel of every row."""
     count = len(labels)
     pairs = np.unique(worker * count + codes)
@@ -96,10 +104,12 @@ def with_panels(
     twice = np.flatnonzero(np.diff(who) == 0)
     if len(twice):
         at = int(twice[0])
-        raise RequestError(f"worker {votes.workers[who[at]]!r} has votes with "
-                           f"{column}={labels[panel[at]]} and with "
-                           f"{column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give "
-                           "each its own label in the worker column")  # fmt: skip
+        raise RequestError(
+            f"worker {votes.workers[who[at]]!r} has votes with "
+            f"{column}={labels[panel[at]]} and with "
+            f"{column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give "
+            "each its own label in the worker column"
+        )
     of = {votes.workers[w]: labels[p] for w, p in zip(who, panel, strict=True)}
     found = replace(votes, panels=Panels(column, trusted, of))
     refuse_panels(found)
@@ -119,13 +129,17 @@ def refuse_panels(votes: Comparisons) -> None:
             )
     split = in_panels(votes)
     if not split.names:
-        raise RequestError(f"every vote has {column}={' or '.join(trusted)}: there is no other "
-                           "panel to correct; leave --trusted (trusted=) away")  # fmt: skip
+        raise RequestError(
+            f"every vote has {column}={' or '.join(trusted)}: there is no other "
+            "panel to correct; leave --trusted (trusted=) away"
+        )
     ours = np.unique(split.item[split.board == 0])
     for number, name in enumerate(split.names):
         boards = 1 + np.flatnonzero(split.panel == number)
         shared = np.intersect1d(ours, split.item[np.isin(split.board, boards)])
         if len(shared) < 2:
-            raise RequestError(f"{column}={name} and the trusted panel have votes on {len(shared)} "
-                               "common items; at least 2 are needed to compare them. Leave "
-                               "--trusted away, or fit the trusted votes alone")  # fmt: skip
+            raise RequestError(
+                f"{column}={name} and the trusted panel have votes on {len(shared)} "
+                "common items; at least 2 are needed to compare them. Leave "
+                "--trusted away, or fit the trusted votes alone"
+            )

@@ -1,8 +1,8 @@
 """Pseudonyms of workers: names that depend on the label, and on a secret key where there is one.
 
-A pseudonym is `worker-` and 24 hexadecimal digits of HMAC-SHA-256: two of a billion workers share
-one with a probability of 1e-11. Without a key everybody who has a list of labels can compute
-their pseudonyms and find out who is who; with a key only its owner can.
+A pseudonym is `worker-` and 24 hexadecimal digits of HMAC-SHA-256: two of a billion workers share one with a
+probability of 1e-11. Without a key everybody who has a list of labels can compute their pseudonyms and find out who is
+who; with a key only its owner can.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def is_pseudonym(label: Any) -> bool:
 class Hiding:
     """How workers are hidden.
 
-    `key`: the secret; empty where there is none, None where it is not known; `check`: a digest by
-    which the key of an earlier fit is recognised; empty without a key.
+    `key`: the secret; empty where there is none, None where it is not known; `check`: a digest by which the key of an
+    earlier fit is recognised; empty without a key.
     """
 
     key: bytes | None = b""
@@ -48,8 +48,8 @@ class Hiding:
     @classmethod
     def of(cls, given: Any) -> Hiding | None:
         """Return how to hide workers: not at all, without a key, with that of a file, as before."""
-        # `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what
-        # its `to_json` returned.
+        # `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what its `to_json`
+        # returned.
         if given is None or isinstance(given, bool):
             return cls() if given else None
         if isinstance(given, Hiding):
@@ -57,20 +57,19 @@ class Hiding:
         if isinstance(given, Mapping) and isinstance(given.get("check"), str):
             return cls(None, given["check"]) if given["check"] else cls()
         if not isinstance(given, str | os.PathLike):
-            raise RequestError("hide_workers must be True, False or the file of a key, not "
-                               f"{given!r:.60}")  # fmt: skip
+            raise RequestError(f"hide_workers must be True, False or the file of a key, not {given!r:.60}")
         try:
             key = Path(given).read_bytes().strip()
         except OSError as error:
             raise InputError(
-                f"the key cannot be read ({error.strerror}); make one with: openssl rand -hex 32",
-                source=str(given),
+                f"the key cannot be read ({error.strerror}); make one with: openssl rand -hex 32", source=str(given)
             ) from None
         if len(key) < _FEWEST_BYTES:
             raise InputError(
                 f"a key needs at least {_FEWEST_BYTES} characters, this file has {len(key)}; make "
-                "one with: openssl rand -hex 32", source=str(given),
-            )  # fmt: skip
+                "one with: openssl rand -hex 32",
+                source=str(given),
+            )
         return cls(key, _digest(key, b"\0check")[:16])
 
     def to_json(self) -> dict[str, str]:
@@ -92,9 +91,7 @@ class Hiding:
         text = repr(label).encode("utf-8", "surrogatepass")
         return f"worker-{_digest(self.key, text)[:_DIGITS]}"
 
-    def pseudonyms(
-        self, labels: NDArray[np.object_]
-    ) -> tuple[NDArray[np.object_], NDArray[np.uint32]]:
+    def pseudonyms(self, labels: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.uint32]]:
         """Return the pseudonyms in sorted order, and the new code of every label."""
         # The order of the labels would show who is who to anybody who knows all names.
         names = [self.pseudonym(label) for label in labels.tolist()]

@@ -1,8 +1,7 @@
 """Replies as items: long texts are labels by their beginning and their hash.
 
-A label such as ``I am sorry, but I cannot... #5f3a0c1b2d4e6f70`` costs 69 characters however long
-the text is, can be searched for by its beginning, and is the same in every file. `crowdsift.io`
-makes the same labels in SQL.
+A label such as ``I am sorry, but I cannot... #5f3a0c1b2d4e6f70`` costs 69 characters however long the text is, can be
+searched for by its beginning, and is the same in every file. `crowdsift.io` makes the same labels in SQL.
 """
 
 from __future__ import annotations

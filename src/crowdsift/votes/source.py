@@ -1,7 +1,7 @@
 """Where votes are read from: named columns, checked alike whatever they come from.
 
-A `Source` of arrays is here; frames and files are in `crowdsift.io`. Whatever a label or a number
-can do wrong is found here, once for all sources.
+A `Source` of arrays is here; frames and files are in `crowdsift.io`. Whatever a label or a number can do wrong is found
+here, once for all sources.
 """
 
 from __future__ import annotations
@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.votes.labels import (
-    MISSING,
-    LabelError,
-    as_column,
-    factorize,
-    is_empty,
-    merge,
-    plain,
-    shown,
-)
+from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain, shown
 from crowdsift.votes.replies import prompt_label, reply_label
 
 if TYPE_CHECKING:
@@ -32,17 +23,19 @@ if TYPE_CHECKING:
 
 MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
 LIMITS = {
-    "outcome": (0.0, 1.0), "weight": (0.0, MOST_WEIGHT),
+    "outcome": (0.0, 1.0),
+    "weight": (0.0, MOST_WEIGHT),
     "feature": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
     "covariate": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
     "number": (-np.inf, np.inf),
-}  # fmt: skip
+}
 ADVICE = {
     "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
     "weight": "a weight counts votes, and is 1 where the column is left out",
-    "feature": "correct it or remove the row", "covariate": "correct it or remove the row",
+    "feature": "correct it or remove the row",
+    "covariate": "correct it or remove the row",
     "number": "correct it or remove the row",
-}  # fmt: skip
+}
 
 
 def first_outside(values: NDArray[Any], role: str) -> int | None:
@@ -60,15 +53,14 @@ Backend = Literal["pandas", "polars", "pyarrow", "datasets"]
 class Added:
     """Hold what is written beside the loaded columns, one entry per row that is written.
 
-    `numbers`: further columns of numbers; `labels`: further columns of text: a code for every row,
-    and the text of every code; `turned`: two further columns, the two loaded ones of which they are
-    made, and where these change places; None for none; `renamed`: other names of loaded columns;
-    `rows`: the rows of the source that are written; None for all.
+    `numbers`: further columns of numbers; `labels`: further columns of text: a code for every row, and the text of
+    every code; `turned`: two further columns, the two loaded ones of which they are made, and where these change
+    places; None for none; `renamed`: other names of loaded columns; `rows`: the rows of the source that are written;
+    None for all.
     """
 
     numbers: Mapping[str, NDArray[Any]]
-    labels: Mapping[str,
-        tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(default_factory=dict)  # fmt: skip
+    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(default_factory=dict)
     turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
     rows: NDArray[np.int64] | None = None
@@ -95,13 +87,12 @@ class Source(ABC):
 
     @abstractmethod
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:  # fmt: skip
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
+    ) -> int:
         """Make columns ready and return the number of rows.
 
-        `replies`: columns of replies, whose labels are those of `crowdsift.votes.replies`;
-        `condition`: a condition in SQL on the columns; `kept` says which rows meet it.
+        `replies`: columns of replies, whose labels are those of `crowdsift.votes.replies`; `condition`: a condition in
+        SQL on the columns; `kept` says which rows meet it.
         """
 
     @abstractmethod
@@ -197,9 +188,7 @@ class Source(ABC):
         except LabelError as fault:
             raise self.fault(int(np.argmax(codes == fault.row)), column, fault.message) from None
 
-    def _refuse_empty(
-        self, codes: NDArray[np.uint32], empty: list[int], column: str, what: str
-    ) -> None:
+    def _refuse_empty(self, codes: NDArray[np.uint32], empty: list[int], column: str, what: str) -> None:
         """Refuse entries without a label, all of them at once."""
         absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
         if not absent.any():
@@ -211,13 +200,10 @@ class Source(ABC):
             more = ", ..." if len(rows) > 8 else ""
             advice = f"{len(rows):,} rows have none ({numbers}{more}): fill them or remove the rows"
         raise self.fault(
-            int(rows[0]), column,
-            f"empty {what}; {advice}, or set bad rows aside (--skip-bad, skip_bad=True)",
-        )  # fmt: skip
+            int(rows[0]), column, f"empty {what}; {advice}, or set bad rows aside (--skip-bad, skip_bad=True)"
+        )
 
-    def labels(
-        self, columns: Sequence[str], what: str
-    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+    def labels(self, columns: Sequence[str], what: str) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
         """Sort the distinct labels of the columns together, and give the codes of each column."""
         quick = self.sorted_codes(columns)
         if quick is None:
@@ -235,8 +221,7 @@ class Source(ABC):
         items, (one, two) = self.labels([first, second], what)
         if len(items) == 1:
             raise InputError(
-                f"only one item, {shown(items[0])}; a comparison needs two different ones",
-                source=self.source,
+                f"only one item, {shown(items[0])}; a comparison needs two different ones", source=self.source
             )
         if (same := one == two).any():
             row = int(np.argmax(same))
@@ -246,8 +231,7 @@ class Source(ABC):
 
     def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
         """Read a column of finite numbers, each within the limits of its role."""
-        # The roles are outcome, weight, feature and number. The limits are checked before any
-        # rounding to float32.
+        # The roles are outcome, weight, feature and number. The limits are checked before any rounding to float32.
         values = self.numbers(column)
         row = first_outside(values, role)
         if row is None:
@@ -279,14 +263,11 @@ class ArraySource(Source):
         self._columns = dict(zip(self.names, map(as_column, columns.values()), strict=True))
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-            raise InputError(
-                f"every column needs one entry per vote; the shapes are {shapes}", source=source
-            )
+            raise InputError(f"every column needs one entry per vote; the shapes are {shapes}", source=source)
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:  # fmt: skip
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
+    ) -> int:
         """See `Source.load`; a condition is for sources that know SQL."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         return len(self._columns[[*wanted, *replies, *prompts][0]])
@@ -316,10 +297,7 @@ def distinct_names(names: Iterable[Any]) -> tuple[str, ...]:
     texts = tuple(map(str, names))
     for name, count in Counter(texts).items():
         if count > 1:
-            raise InputError(
-                f"there are {count} columns named {name!r}; rename or remove all but one",
-                source="votes",
-            )
+            raise InputError(f"there are {count} columns named {name!r}; rename or remove all but one", source="votes")
     return texts
 
 

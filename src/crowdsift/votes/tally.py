@@ -22,10 +22,10 @@ _WORDS = np.array(["", "only won", "only lost", ""], dtype=object)
 class Tally(NamedTuple):
     """What can be counted of votes.
 
-    `agreement` is the share of every worker's decided votes that agree with the order of items,
-    equal ranks agreeing with nobody, NaN for none; `appearances` how often every item was compared,
-    weights counted; `flags` "only won" or "only lost" where all votes of an item go one way, else
-    "": nothing in the votes bounds the score of such an item on that side, only the prior does.
+    `agreement` is the share of every worker's decided votes that agree with the order of items, equal ranks agreeing
+    with nobody, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only won" or
+    "only lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of such an item on
+    that side, only the prior does.
     """
 
     agreement: Vector
@@ -54,8 +54,7 @@ def _counted(
     """Agreed and decided votes of workers, appearances of items, and which ways they went."""
     first, second, outcome, weight = votes.columns
     offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
-    return _core.tally(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank,
-                       threads)  # fmt: skip
+    return _core.tally(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads)
 
 
 def tally_of(counted: Any) -> Tally:

@@ -63,18 +63,19 @@ class CpuGrid:
     def sites(self, types: WorkerTypes, variance: float) -> CpuSites:
         """Create sites; see the protocol."""
         inner = self._votes.core.sites(
-            types.widths.tolist(), types.side_only.tolist(), types.side_only_widths.tolist(),
-            types.sides, self._votes.facts.n_gold, variance,
-        )  # fmt: skip
+            types.widths.tolist(),
+            types.side_only.tolist(),
+            types.side_only_widths.tolist(),
+            types.sides,
+            self._votes.facts.n_gold,
+            variance,
+        )
         return CpuSites(self._votes, inner)
 
     def correlations(self) -> CpuProducts:
         """Correlations of votes; see the protocol."""
         core, centred = self._votes.core, self._votes.facts.sides_known
-        return CpuProducts(
-            self._votes, lambda v: core.correlate(centred, v),
-            lambda: core.correlation_degrees(centred),
-        )  # fmt: skip
+        return CpuProducts(self._votes, lambda v: core.correlate(centred, v), lambda: core.correlation_degrees(centred))
 
     def factoriser(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
@@ -93,15 +94,22 @@ class CpuSites:
         self.pairs_held: float = inner.pairs_held
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
         """Messages and sites in one pass; see the protocol."""
         marked = None if workers is None else np.ascontiguousarray(workers, np.uint8)
         found = self._inner.update(
-            vector(levels), vector(prior), vector(means), damping, clip, side.mean, side.variance,
-            _priors(own), marked,
-        )  # fmt: skip
+            vector(levels), vector(prior), vector(means), damping, clip, side.mean, side.variance, _priors(own), marked
+        )
         self._votes.passes += 1.0 if marked is None else self._votes.share(marked)
         return SiteUpdate(*found)
 
@@ -109,17 +117,13 @@ class CpuSites:
         """Return the counts of types; see the protocol."""
         return self._inner.type_counts(vector(prior))
 
-    def posteriors(
-        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types; see the protocol."""
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
         found = self._inner.posteriors(vector(prior), begin, max(begin, end), _priors(own))
         return TypePosteriors(*found)
 
-    def marginals(
-        self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None
-    ) -> TypeMarginals:
+    def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
         """Marginals of posteriors over types; see `crowdsift.engines.fused`."""
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
         found = self._inner.marginals(vector(prior), begin, max(begin, end), chosen, _priors(own))
@@ -146,23 +150,18 @@ class CpuSites:
         """Differences of pairs; see the protocol."""
         return PairPosteriors(*self._inner.pair_posteriors(vector(means)))
 
-    def set_pair_variances(
-        self, variances: Vector | None = None, shared: Vector | None = None
-    ) -> None:
+    def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
         """Variances of pairs; see the protocol."""
-        self._inner.set_pair_variances(None if variances is None else vector(variances),
-                                       None if shared is None else vector(shared))  # fmt: skip
+        self._inner.set_pair_variances(
+            None if variances is None else vector(variances), None if shared is None else vector(shared)
+        )
 
-    def propagate(
-        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
-    ) -> Messages:
+    def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
         """Run a sweep of belief propagation; see the protocol."""
         found = self._inner.propagate(vector(precision), vector(settled), fresh, last)
         return Messages(*found)
 
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; see the protocol."""
         self._inner.transform(scale, flip, clip, grids)
 
@@ -180,18 +179,18 @@ class CpuSites:
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Sites and adaptive grids; see the protocol."""
-        tau, nu, side_tau, side_nu = (np.ascontiguousarray(part, np.float32)
-            for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu))  # fmt: skip
+        tau, nu, side_tau, side_nu = (
+            np.ascontiguousarray(part, np.float32) for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
+        )
         low, high = vector(sites.low), vector(sites.high)
         self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
 
-    def pair_likelihood(
-        self, differences: Vector, variances: Vector, points: WorkerPoints
-    ) -> float:
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
         """Predictive log-likelihood by pair; see the protocol."""
         reliability, width, side, side_variance = (vector(column) for column in points)
-        return self._inner.pair_likelihood(vector(differences), vector(variances), reliability,
-                                           width, side, side_variance)  # fmt: skip
+        return self._inner.pair_likelihood(
+            vector(differences), vector(variances), reliability, width, side, side_variance
+        )
 
 
 def _priors(own: WorkerPriors | None) -> _Priors:
@@ -201,8 +200,8 @@ def _priors(own: WorkerPriors | None) -> _Priors:
     return vector(own.masses), vector(own.side_mean), vector(own.side_variance)
 
 
-# Up to so many items a dense factorisation takes a tenth of a second; LAPACK's multiplications are
-# so much faster than sparse ones that this counts for so many of those.
+# Up to so many items a dense factorisation takes a tenth of a second; LAPACK's multiplications are so much faster than
+# sparse ones that this counts for so many of those.
 _DENSE_ITEMS, _DENSE_WORK = 1_200, 5e7
 
 
@@ -214,9 +213,7 @@ class Factorisers:
         self._most = 0.0
         self._sparse: _core.Factoriser | None = None
 
-    def find(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
-    ) -> Factoriser | None:
+    def find(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float) -> Factoriser | None:
         """Return the cheapest factoriser within `most` multiplications; None if there is none."""
         low, high = np.ascontiguousarray(low, np.uint32), np.ascontiguousarray(high, np.uint32)
         if not self._known(low, high, n_items):
@@ -269,9 +266,8 @@ class CpuVotes(PassCount):
     """The votes in the core, and how many passes went over them."""
 
     def __init__(
-        self, core: _core.Core, facts: Facts, rows: NDArray[np.int64],
-        counted_with: CpuVotes | None = None,
-    ) -> None:  # fmt: skip
+        self, core: _core.Core, facts: Facts, rows: NDArray[np.int64], counted_with: CpuVotes | None = None
+    ) -> None:
         self.core, self.facts, self._rows = core, facts, rows
         super().__init__(counted_with)
 
@@ -283,9 +279,7 @@ class CpuVotes(PassCount):
 class CpuProducts:
     """A matrix over items with products, each a pass over all votes, and a diagonal."""
 
-    def __init__(
-        self, votes: CpuVotes, product: Callable[[Vector], Vector], diagonal: Callable[[], Vector],
-    ) -> None:  # fmt: skip
+    def __init__(self, votes: CpuVotes, product: Callable[[Vector], Vector], diagonal: Callable[[], Vector]) -> None:
         self._votes, self._product, self._diagonal = votes, product, diagonal
 
     def multiply(self, v: Vector) -> Vector:
@@ -302,9 +296,7 @@ class CpuProducts:
         """There are none: this is no Laplacian."""
         raise TypeError("the matrix is no Laplacian of pairs")
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """There is none: the matrix is not positive definite."""
         raise TypeError("the matrix is not positive definite")
 
@@ -316,9 +308,7 @@ class CpuOperator(CpuProducts):
         super().__init__(votes, inner.multiply, inner.diagonal)
         self._inner = inner
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
         found = Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
         self._votes.passes += found.iterations + 2
@@ -343,15 +333,11 @@ class CpuLaplacian:
         """Entries off the diagonal with opposite sign; see the protocol."""
         return WeightedPairs(*self._inner.pairs())
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
         return Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
 
-    def solve_rows(
-        self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000
-    ) -> Rows:
+    def solve_rows(self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000) -> Rows:
         """Many solves at once, in single precision; see `crowdsift.engines.base`."""
         rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
         return self._inner.solve_rows(rhs, start, shift, tolerance, most)
@@ -366,23 +352,27 @@ class CpuPasses:
 
     def __init__(self, votes: CovariateVotes, threads: int) -> None:
         self._core = _core.CovariatePasses(
-            votes.starts.astype(np.int64), np.ascontiguousarray(votes.C),
+            votes.starts.astype(np.int64),
+            np.ascontiguousarray(votes.C),
             np.ascontiguousarray(votes.n, np.float64),
-            np.ascontiguousarray(votes.side, np.float64), votes.tied.astype(np.uint8), threads,
-        )  # fmt: skip
+            np.ascontiguousarray(votes.side, np.float64),
+            votes.tied.astype(np.uint8),
+            threads,
+        )
 
     def messages(
         self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
     ) -> tuple[Vector, Vector, Vector]:
         """See the protocol."""
         return self._core.messages(
-            *_types(types), np.ascontiguousarray(m), np.ascontiguousarray(v),
-            np.ascontiguousarray(gamma), wanted.astype(np.uint8),
-        )  # fmt: skip
+            *_types(types),
+            np.ascontiguousarray(m),
+            np.ascontiguousarray(v),
+            np.ascontiguousarray(gamma),
+            wanted.astype(np.uint8),
+        )
 
-    def moments(
-        self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
-    ) -> tuple[Vector, Vector]:
+    def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
         """See the protocol."""
         m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
         return self._core.moments(*_types(types), m, V, shift, q, MIN_TYPE_MASS)
@@ -402,18 +392,25 @@ class CpuLikelihood:
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Value and derivatives; see the protocol."""
         self._votes.passes += 1
-        value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood,
-            vector(scores), vector(theta))  # fmt: skip
+        value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood, vector(scores), vector(theta))
         return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
 
     def fit_workers(
-        self, likelihood: str, scores: Vector, theta: Vector, *, centre: Vector, penalty: float,
-        bounds: tuple[float, float], tolerance: float = 1e-9,
-    ) -> Vector:  # fmt: skip
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+        tolerance: float = 1e-9,
+    ) -> Vector:
         """Every worker's parameters at their maximum; see the protocol."""
         self._votes.passes += 1
-        return self._votes.core.fit_workers(likelihood, vector(scores), vector(theta),
-            vector(centre), penalty, *bounds, tolerance)  # fmt: skip
+        return self._votes.core.fit_workers(
+            likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
+        )
 
 
 class CpuSchur:
@@ -437,62 +434,95 @@ class CpuDimensions:
         self._votes = votes
 
     def update(
-        self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, second: Vector,
-        width: Vector, ties: bool, part: int,
-    ) -> DimensionUpdate:  # fmt: skip
+        self,
+        positions: Vector,
+        covariance: Vector,
+        crowd: Crowd,
+        weights: Vector,
+        second: Vector,
+        width: Vector,
+        ties: bool,
+        part: int,
+    ) -> DimensionUpdate:
         """One pass of variational Bayes; see the protocol."""
         self._votes.passes += 1
         found = self._votes.core.update_dimensions(
-            vector(positions), vector(covariance), *_crowd(crowd), vector(weights), vector(second),
-            vector(width), self._votes.facts.n_gold, ties, part,
-        )  # fmt: skip
+            vector(positions),
+            vector(covariance),
+            *_crowd(crowd),
+            vector(weights),
+            vector(second),
+            vector(width),
+            self._votes.facts.n_gold,
+            ties,
+            part,
+        )
         return DimensionUpdate(*found[:-1], CpuBlocks(self._votes, found[-1]))
 
     def residuals(
-        self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool,
-        part: int,
-    ) -> CpuProducts:  # fmt: skip
+        self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool, part: int
+    ) -> CpuProducts:
         """Products of residuals; see the protocol."""
         self._votes.passes += 1
         found = self._votes.core.dimension_residuals(
-            vector(positions), vector(weights), vector(width), vector(taken),
-            self._votes.facts.n_gold, ties, part,
-        )  # fmt: skip
+            vector(positions), vector(weights), vector(width), vector(taken), self._votes.facts.n_gold, ties, part
+        )
         return CpuProducts(self._votes, found.multiply, found.diagonal)
 
     def log_probability(
-        self, positions: Vector, covariance: Vector, weights: Vector, second: Vector,
-        width: Vector, ties: bool, part: int,
-    ) -> tuple[float, float]:  # fmt: skip
+        self,
+        positions: Vector,
+        covariance: Vector,
+        weights: Vector,
+        second: Vector,
+        width: Vector,
+        ties: bool,
+        part: int,
+    ) -> tuple[float, float]:
         """Predictions of votes; see the protocol."""
         self._votes.passes += 1
         return self._votes.core.dimension_loss(
-            vector(positions), vector(covariance), vector(weights), vector(second), vector(width),
-            self._votes.facts.n_gold, ties, part,
-        )  # fmt: skip
+            vector(positions),
+            vector(covariance),
+            vector(weights),
+            vector(second),
+            vector(width),
+            self._votes.facts.n_gold,
+            ties,
+            part,
+        )
 
     def class_evidence(
-        self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector,
-        ties: bool,
-    ) -> Vector:  # fmt: skip
+        self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector, ties: bool
+    ) -> Vector:
         """Evidence of classes; see the protocol."""
         self._votes.passes += 1
         return self._votes.core.dimension_classes(
-            vector(positions), vector(covariance), *_crowd(crowd), vector(weights), vector(width),
-            self._votes.facts.n_gold, ties,
-        )  # fmt: skip
+            vector(positions),
+            vector(covariance),
+            *_crowd(crowd),
+            vector(weights),
+            vector(width),
+            self._votes.facts.n_gold,
+            ties,
+        )
 
     def response(
-        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector,
-        ties: bool,
-    ) -> Vector:  # fmt: skip
+        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
+    ) -> Vector:
         """Curvature with weights eliminated; see the protocol."""
         self._votes.passes += 1
         none = np.zeros((*positions.shape, positions.shape[1]))
         return self._votes.core.dimension_response(
-            vector(positions), none, *_crowd(crowd), vector(weights), vector(shares),
-            vector(width), self._votes.facts.n_gold, ties,
-        )  # fmt: skip
+            vector(positions),
+            none,
+            *_crowd(crowd),
+            vector(weights),
+            vector(shares),
+            vector(width),
+            self._votes.facts.n_gold,
+            ties,
+        )
 
 
 def _crowd(crowd: Crowd) -> tuple[Vector, Vector, Vector, float, float]:
@@ -543,9 +573,8 @@ class CpuSlopes:
         return self._votes.core.log_likelihood(vector(scores), vector(slopes))
 
     def profile(
-        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
-        resolution: float = 0.0,
-    ) -> Profile:  # fmt: skip
+        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
+    ) -> Profile:
         """Return the log-likelihood as a function of the scores; see the protocol."""
         self._votes.passes += 1
         core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
@@ -555,15 +584,13 @@ class CpuSlopes:
             value, gradient, hessian = core.common_slope(scores, float(slopes[0]), resolution)
             curvature = np.full(len(slopes), np.inf)
         else:
-            value, gradient, slopes, curvature, hessian = core.own_slopes(scores, slopes, *prior,
-                resolution)  # fmt: skip
+            value, gradient, slopes, curvature, hessian = core.own_slopes(scores, slopes, *prior, resolution)
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Return derivatives in the scores; see the protocol."""
         self._votes.passes += 1
-        value, gradient, information, laplacian = self._votes.core.curvature(vector(scores),
-            vector(slopes))  # fmt: skip
+        value, gradient, information, laplacian = self._votes.core.curvature(vector(scores), vector(slopes))
         return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
 
 
@@ -576,8 +603,7 @@ class CpuEM:
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
         """Run the E-step; see the protocol."""
         self._votes.passes += 1
-        inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores),
-            vector(slopes), resolution)  # fmt: skip
+        inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores), vector(slopes), resolution)
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
         return CpuEStep(self._votes, inner, value, precision, system)
 
@@ -586,9 +612,8 @@ class CpuEStep:
     """n·E[ω] of every vote, kept in the core."""
 
     def __init__(
-        self, votes: CpuVotes, inner: _core.EStep, log_likelihood: float, precision: float,
-        system: ItemSystem,
-    ) -> None:  # fmt: skip
+        self, votes: CpuVotes, inner: _core.EStep, log_likelihood: float, precision: float, system: ItemSystem
+    ) -> None:
         self._votes, self._inner = votes, inner
         self.log_likelihood, self.precision, self.system = log_likelihood, precision, system
 
@@ -603,13 +628,22 @@ class CpuEngine:
     """All capabilities on threads of one machine."""
 
     def __init__(
-        self, comparisons: Comparisons, threads: int, shared: SharedPairs | None = None,
+        self,
+        comparisons: Comparisons,
+        threads: int,
+        shared: SharedPairs | None = None,
         counted_with: CpuVotes | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         core = _core.Core(
-            comparisons.first, comparisons.second, comparisons.outcome, comparisons.weight,
-            comparisons.offsets, comparisons.features, comparisons.n_items, threads,
-        )  # fmt: skip
+            comparisons.first,
+            comparisons.second,
+            comparisons.outcome,
+            comparisons.weight,
+            comparisons.offsets,
+            comparisons.features,
+            comparisons.n_items,
+            threads,
+        )
         if shared is not None:
             core.set_shared(*shared)
         component = _core.components(comparisons.first, comparisons.second, comparisons.n_items)

@@ -77,8 +77,7 @@ class DaskEngine(ShardedEngine):
         link: DaskMap = self._plan.map  # type: ignore[assignment]
         columns = zip(*link.query_votes("votes"), strict=True)
         names = ("first", "second", "outcome", "weight")
-        made: dict[str, Any] = {name: np.concatenate(each)
-                   for name, each in zip(names, columns, strict=True)}  # fmt: skip
+        made: dict[str, Any] = {name: np.concatenate(each) for name, each in zip(names, columns, strict=True)}
         return replace(votes, **made, elsewhere=None)
 
     def close(self) -> None:
@@ -87,14 +86,17 @@ class DaskEngine(ShardedEngine):
 
 
 def engine(
-    comparisons: Comparisons, threads: int, *, scheduler: str | None = None,
-    shards: int | None = None, needs: str = "grid",
-) -> DaskEngine:  # fmt: skip
+    comparisons: Comparisons,
+    threads: int,
+    *,
+    scheduler: str | None = None,
+    shards: int | None = None,
+    needs: str = "grid",
+) -> DaskEngine:
     """Shards on a cluster: that of a scheduler, or processes of this machine."""
-    # `shards`: how many; one a worker process by default, with all threads of it. The same number
-    # of shards, of as many threads, gives the same bytes, however many processes there are;
-    # `needs`: the capability that will be used; pairs that several shards have matter to "grid"
-    # only.
+    # `shards`: how many; one a worker process by default, with all threads of it. The same number of shards, of as many
+    # threads, gives the same bytes, however many processes there are; `needs`: the capability that will be used; pairs
+    # that several shards have matter to "grid" only.
     try:
         from crowdsift.engines.dask.cluster import Session
         from crowdsift.engines.dask.map import DaskMap
@@ -107,12 +109,10 @@ def engine(
     try:
         if given is None:
             bounds = worker_ranges(comparisons.offsets, shards or session.count)
-            parts = [without_labels(of_workers(comparisons, begin, end))
-                     for begin, end in pairwise(bounds)]  # fmt: skip
+            parts = [without_labels(of_workers(comparisons, begin, end)) for begin, end in pairwise(bounds)]
             lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
             own = session.threads(len(parts))
-            recipes = [Recipe(part, lists[at] if lists else None, own, len(part))
-                       for at, part in enumerate(parts)]  # fmt: skip
+            recipes = [Recipe(part, lists[at] if lists else None, own, len(part)) for at, part in enumerate(parts)]
             link = DaskMap(session.client, uuid4().hex, recipes)
         else:
             bounds = (0, *(each.end for each in given.ranges))
@@ -155,9 +155,11 @@ def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) 
     if remote and find_spec("distributed") is None:
         raise RequestError(f"{address} is read by Dask; pip install 'crowdsift[dask]'")
     if remote and not is_plain(options):
-        raise RequestError(f"{address} is read by the workers of a cluster, without "
-                           f"{', '.join(options.changed())}; copy the files to this machine and "
-                           "give their path")  # fmt: skip
+        raise RequestError(
+            f"{address} is read by the workers of a cluster, without "
+            f"{', '.join(options.changed())}; copy the files to this machine and "
+            "give their path"
+        )
     if not remote and not _for_workers(address, options, given.get("scheduler")):
         return None
     from crowdsift.engines.dask.cluster import Session

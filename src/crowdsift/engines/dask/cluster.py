@@ -67,8 +67,7 @@ class Session:
             except (OSError, KeyError) as error:
                 if left == 1:
                     raise ResourceError(
-                        f"workers are lost while the fit begins ({_first_line(error)}); look at "
-                        "their logs"
+                        f"workers are lost while the fit begins ({_first_line(error)}); look at their logs"
                     ) from None
                 time.sleep(1.0)
             else:
@@ -92,17 +91,21 @@ class Session:
             self.client.wait_for_workers(1, timeout=_CONNECT)
         found = self.client.run(_versions)
         if not found:
-            raise ResourceError("the cluster has no workers; start some with 'dask worker "
-                                "ADDRESS' (in an environment with crowdsift)")  # fmt: skip
+            raise ResourceError(
+                "the cluster has no workers; start some with 'dask worker ADDRESS' (in an environment with crowdsift)"
+            )
         ours = (__version__, f"{sys.version_info[0]}.{sys.version_info[1]}")
         for worker, theirs in sorted(found.items()):
             if theirs is None:
-                raise RequestError(f"the worker {worker} has no crowdsift; pip install "
-                                   f"'crowdsift[dask]=={__version__}' there")  # fmt: skip
+                raise RequestError(
+                    f"the worker {worker} has no crowdsift; pip install 'crowdsift[dask]=={__version__}' there"
+                )
             if tuple(theirs) != ours:
-                wrong = ", ".join(f"{name} {one} there and {two} here"
+                wrong = ", ".join(
+                    f"{name} {one} there and {two} here"
                     for name, one, two in zip(("crowdsift", "Python"), theirs, ours, strict=True)
-                    if one != two)  # fmt: skip
+                    if one != two
+                )
                 raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
 
     def log_shards(self, shards: int) -> None:
@@ -117,8 +120,11 @@ class Session:
                 seen = link.traffic
                 LOG.info(
                     "%d calls of shards, %s sent and %s received; %d shards made anew",
-                    seen.calls, readable(seen.sent), readable(seen.received), seen.recovered,
-                )  # fmt: skip
+                    seen.calls,
+                    readable(seen.sent),
+                    readable(seen.received),
+                    seen.recovered,
+                )
                 if self._cluster is None:
                     link.close()
         with suppress(Exception):

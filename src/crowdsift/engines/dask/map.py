@@ -1,8 +1,8 @@
 """Shards on a cluster of Dask: the map between the sharded engine and worker processes.
 
-A pass is one call per shard, all at once. Every call is watched by heartbeats. Where a worker is
-lost, its shards are rebuilt on others and the calls that left something behind there are repeated,
-in their order, with the same arguments; so the fit ends with the same bytes.
+A pass is one call per shard, all at once. Every call is watched by heartbeats. Where a worker is lost, its shards are
+rebuilt on others and the calls that left something behind there are repeated, in their order, with the same arguments;
+so the fit ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from crowdsift.engines.dask.shard import ENGINE, Call, Handle, Recipe, copied, h
 from crowdsift.engines.grid import GridSites
 from crowdsift.errors import ResourceError
 
-HEARTBEAT, RESPONSE_TIMEOUT = (
-    1.0,
-    10.0,
-)  # seconds between heartbeats, and until a silent worker is lost
+HEARTBEAT, RESPONSE_TIMEOUT = (1.0, 10.0)  # seconds between heartbeats, and until a silent worker is lost
 WORKER_TIMEOUT = 25.0  # seconds until a worker must have appeared where none is left
 LOST = (OSError, CommClosedError, asyncio.TimeoutError)
 
@@ -45,14 +42,14 @@ async def connected_workers(client: Any) -> dict[str, Any]:
         known = await asyncio.wait_for(client.scheduler.identity(), RESPONSE_TIMEOUT)
     except (*LOST, AttributeError):
         raise ResourceError(
-            f"the scheduler {client.scheduler.address} is gone; start it and its workers again and "
-            "repeat the fit"
+            f"the scheduler {client.scheduler.address} is gone; start it and its workers again and repeat the fit"
         ) from None
     return dict(known["workers"])
 
 
-_CHANGING = {name for protocol in GridSites.__mro__ for name, each in vars(protocol).items()
-             if getattr(each, "changes", False)}  # fmt: skip
+_CHANGING = {
+    name for protocol in GridSites.__mro__ for name, each in vars(protocol).items() if getattr(each, "changes", False)
+}
 
 
 @dataclass
@@ -143,13 +140,12 @@ class Traffic:
 class DaskMap:
     """Shards of one fit on the workers of a cluster; see `crowdsift.engines.sharded.Map`."""
 
-    def __init__(
-        self, client: Any, fit: str, recipes: Sequence[Recipe], files: VoteFiles | None = None
-    ) -> None:
+    def __init__(self, client: Any, fit: str, recipes: Sequence[Recipe], files: VoteFiles | None = None) -> None:
         self._client, self._fit, self._order, self._files = client, fit, 0, files
         there = files.workers if files is not None else [""] * len(recipes)
-        self.shards = [ShardRecord(at, recipe, worker)
-            for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))]  # fmt: skip
+        self.shards = [
+            ShardRecord(at, recipe, worker) for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))
+        ]
         self.traffic = Traffic()
 
     def start(self) -> list[Remote]:
@@ -176,11 +172,7 @@ class DaskMap:
         """Return what the process of every shard answers about its votes."""
 
         async def every() -> list[Any]:
-            return list(
-                await asyncio.gather(
-                    *(self._request_or_recover(each, what, given) for each in self.shards)
-                )
-            )
+            return list(await asyncio.gather(*(self._request_or_recover(each, what, given) for each in self.shards)))
 
         return [found["answer"] for found in self._client.sync(every)]
 
@@ -194,9 +186,7 @@ class DaskMap:
 
         async def every() -> list[Any]:
             jobs = zip(parts, calls, strict=True)
-            return list(
-                await asyncio.gather(*(self._call_shard(part, name, each) for part, each in jobs))
-            )
+            return list(await asyncio.gather(*(self._call_shard(part, name, each) for part, each in jobs)))
 
         answers = self._client.sync(every)
         return [self._wrapped(part.shard, each) for part, each in zip(parts, answers, strict=True)]
@@ -222,8 +212,10 @@ class DaskMap:
             except LOST as lost:
                 error = lost
             await self._recover(shard, error)
-        raise ResourceError(f"workers were lost {_MOST_LOSSES} times during one pass; they may "
-                            "lack memory: use more workers or more shards")  # fmt: skip
+        raise ResourceError(
+            f"workers were lost {_MOST_LOSSES} times during one pass; they may "
+            "lack memory: use more workers or more shards"
+        )
 
     def _wrapped(self, shard: ShardRecord, answer: Any) -> Any:
         """Return an answer whose handles are objects that can be called."""
@@ -246,9 +238,7 @@ class DaskMap:
     async def _request(self, worker: str, what: str, shard: int, given: Any = None) -> Any:
         """Send a call and wait as long as the worker's heart beats."""
         request = asyncio.ensure_future(
-            self._client.rpc(worker).crowdsift(
-                what=what, fit=self._fit, shard=shard, given=to_serialize(given)
-            )
+            self._client.rpc(worker).crowdsift(what=what, fit=self._fit, shard=shard, given=to_serialize(given))
         )
         try:
             while not (await asyncio.wait({request}, timeout=HEARTBEAT))[0]:
@@ -303,18 +293,16 @@ class DaskMap:
         """Return a living worker with the fewest shards; waits a while for one to appear."""
         while True:
             held = [shard.worker for shard in self.shards]
-            for worker in sorted(
-                await connected_workers(self._client), key=lambda each: (held.count(each), each)
-            ):
+            for worker in sorted(await connected_workers(self._client), key=lambda each: (held.count(each), each)):
                 try:
-                    await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(),
-                                           RESPONSE_TIMEOUT / 2)  # fmt: skip
+                    await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), RESPONSE_TIMEOUT / 2)
                 except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
                     continue
                 return worker
             if time.monotonic() - began > WORKER_TIMEOUT:
-                raise ResourceError(f"no worker of the cluster is left after {WORKER_TIMEOUT:.0f} "
-                                    "s; start workers and repeat the fit")  # fmt: skip
+                raise ResourceError(
+                    f"no worker of the cluster is left after {WORKER_TIMEOUT:.0f} s; start workers and repeat the fit"
+                )
             await asyncio.sleep(0.2)
 
     async def _close(self) -> None:

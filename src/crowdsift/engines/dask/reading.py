@@ -1,9 +1,8 @@
 """Votes that the workers of a cluster read: no row passes the client.
 
-Every worker finds the labels of some files; their union, sorted, gives the codes that one machine
-gives. Then rows are read as codes, apart by ranges of workers, and sent from worker to worker: all
-votes of a worker are in one shard. Which files have rows of which shard is kept: a shard that is
-lost is made of its own files again.
+Every worker finds the labels of some files; their union, sorted, gives the codes that one machine gives. Then rows are
+read as codes, apart by ranges of workers, and sent from worker to worker: all votes of a worker are in one shard. Which
+files have rows of which shard is kept: a shard that is lost is made of its own files again.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ def files_at(address: str) -> list[str]:
         raise InputError(f"it cannot be read by the workers: {error}", source=address) from None
     if not found:
         raise InputError(
-            "the workers see no Parquet file there; give a folder, a pattern or an address that "
-            "all of them see", source=address,
-        )  # fmt: skip
+            "the workers see no Parquet file there; give a folder, a pattern or an address that all of them see",
+            source=address,
+        )
     return [system.unstrip_protocol(each) for each in sorted(found)]
 
 
@@ -156,9 +155,15 @@ def hold_votes(
     made = collapse(first, second, worker, None, None, None, n_items, own.end - own.begin, False, 1)
     nothing = np.full(n_items, None, dtype=object)
     votes = Comparisons(
-        first=made[0], second=made[1], outcome=made[2], weight=made[3], offsets=made[6],
-        items=nothing, workers=np.full(own.end - own.begin, None, dtype=object), rows=len(first),
-    )  # fmt: skip
+        first=made[0],
+        second=made[1],
+        outcome=made[2],
+        weight=made[3],
+        offsets=made[6],
+        items=nothing,
+        workers=np.full(own.end - own.begin, None, dtype=object),
+        rows=len(first),
+    )
     get_worker()._crowdsift.keep(key, votes)
     return np.asarray(made[6]), [len(block) for block in blocks]
 
@@ -192,8 +197,7 @@ class FileShards:
         groups = [self.listed[at::count] for at in range(count)]
         found = [submit(labels_of, some, self.options, pure=False) for some in groups]
         while len(found) > 1:
-            found = [submit(united_labels, found[at : at + _FAN], pure=False)
-                     for at in range(0, len(found), _FAN)]  # fmt: skip
+            found = [submit(united_labels, found[at : at + _FAN], pure=False) for at in range(0, len(found), _FAN)]
         self.labels = found[0]
         labels: Labels = self._sync(self._result(self.labels))
         if not len(labels.loads):
@@ -215,8 +219,10 @@ class FileShards:
 
         found = self._sync(every())
         runs = [np.diff(offsets) for offsets, _ in found]
-        self.sources = [[file for file, rows in zip(self.listed, counts, strict=True) if rows]
-                        or self.listed[:1] for _, counts in found]  # fmt: skip
+        self.sources = [
+            [file for file, rows in zip(self.listed, counts, strict=True) if rows] or self.listed[:1]
+            for _, counts in found
+        ]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(runs))]).astype(np.int64)
         self.rows = int(offsets[-1])
         return offsets
@@ -229,10 +235,8 @@ class FileShards:
         """Of every shard its block of every one of these files, not there yet."""
         submit = self.session.client.submit
         own = [self.ranges[at] for at in shards]
-        read = [submit(coded_blocks, file, self.options, self.labels, own, pure=False)
-                for file in listed]  # fmt: skip
-        return [[submit(operator.getitem, each, at, pure=False) for each in read]
-                for at in range(len(own))]  # fmt: skip
+        read = [submit(coded_blocks, file, self.options, self.labels, own, pure=False) for file in listed]
+        return [[submit(operator.getitem, each, at, pure=False) for each in read] for at in range(len(own))]
 
     async def _held(self, at: int, blocks: list[Any]) -> Any:
         """Offsets of a shard and rows by file, on its worker or, where that is lost, on another."""
@@ -247,9 +251,8 @@ class FileShards:
     async def _hold(self, at: int, worker: str, blocks: list[Any]) -> Any:
         where = {"workers": [worker], "allow_other_workers": False} if worker else {}
         held = self.session.client.submit(
-            hold_votes, blocks, (self.fit, at), self.ranges[at], self.n_items, pure=False,
-            **where,
-        )  # fmt: skip
+            hold_votes, blocks, (self.fit, at), self.ranges[at], self.n_items, pure=False, **where
+        )
         return await self._result(held, worker)
 
     async def _result(self, future: Any, worker: str = "") -> Any:
@@ -282,9 +285,7 @@ class FileShards:
         return self.session.client.sync(run)
 
 
-def cluster_votes(
-    session: Session, address: str, options: dict[str, Any], shards: int | None
-) -> Comparisons:
+def cluster_votes(session: Session, address: str, options: dict[str, Any], shards: int | None) -> Comparisons:
     """Votes in files, read by the workers of a cluster and held by them."""
     if "://" not in address:
         address = os.path.abspath(os.path.expanduser(address))
@@ -297,7 +298,15 @@ def cluster_votes(
     offsets = made.assign([Range(*each) for each in pairwise(bounds)])
     rows, none = int(labels.loads.sum()), np.empty(0, np.uint32)
     return Comparisons(
-        first=none, second=none, outcome=none.astype(np.float32), weight=none.astype(np.float32),
-        offsets=offsets, items=labels.items, workers=labels.workers, rows=rows,
-        source=address, intake=plain_intake(rows), elsewhere=made,
-    )  # fmt: skip
+        first=none,
+        second=none,
+        outcome=none.astype(np.float32),
+        weight=none.astype(np.float32),
+        offsets=offsets,
+        items=labels.items,
+        workers=labels.workers,
+        rows=rows,
+        source=address,
+        intake=plain_intake(rows),
+        elsewhere=made,
+    )

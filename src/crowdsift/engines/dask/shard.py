@@ -1,8 +1,7 @@
 """A shard in a worker process: an engine over some votes, and what its passes leave behind.
 
-Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a handle
-with a number stands for it. The caller gives the numbers, so that the same calls on a rebuilt shard
-give the same objects the same numbers.
+Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a handle with a number stands
+for it. The caller gives the numbers, so that the same calls on a rebuilt shard give the same objects the same numbers.
 """
 
 from __future__ import annotations

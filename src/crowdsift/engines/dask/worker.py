@@ -1,7 +1,7 @@
 """What crowdsift adds to a worker of Dask: a place for shards, and calls that reach them directly.
 
-Calls go from the client to the worker itself, not through the scheduler, and run beside the
-worker's event loop, which goes on to answer heartbeats.
+Calls go from the client to the worker itself, not through the scheduler, and run beside the worker's event loop, which
+goes on to answer heartbeats.
 """
 
 from __future__ import annotations

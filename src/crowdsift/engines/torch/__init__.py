@@ -13,13 +13,7 @@ import torch
 
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.engines.torch.counts import TorchCounts
-from crowdsift.engines.torch.device import (
-    bytes_a_vote,
-    chosen_device,
-    make_room,
-    memory_errors,
-    require_device_memory,
-)
+from crowdsift.engines.torch.device import bytes_a_vote, chosen_device, make_room, memory_errors, require_device_memory
 from crowdsift.engines.torch.em import TorchEM
 from crowdsift.engines.torch.grid import TorchGrid
 from crowdsift.engines.torch.likelihood import TorchLikelihood
@@ -40,9 +34,12 @@ _PART = 1 << 26  # votes whose items are joined into components at once
 
 
 def engine(
-    comparisons: Comparisons, threads: int, shared: SharedPairs | None = None,
-    device: str | None = None, needs: str = "slopes",
-) -> TorchEngine:  # fmt: skip
+    comparisons: Comparisons,
+    threads: int,
+    shared: SharedPairs | None = None,
+    device: str | None = None,
+    needs: str = "slopes",
+) -> TorchEngine:
     """Copy the votes to a device, by default the first GPU, and return the engine over them."""
     votes = len(comparisons)
     place = chosen_device(device, threads if votes > _FEW else 1)
@@ -57,13 +54,15 @@ class TorchEngine:
     """All capabilities on tensors of one device."""
 
     def __init__(
-        self, comparisons: Comparisons, device: torch.device, shared: SharedPairs | None = None,
+        self,
+        comparisons: Comparisons,
+        device: torch.device,
+        shared: SharedPairs | None = None,
         counted_with: VoteTensors | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
-        self.facts = Facts.of(comparisons, _components(votes), votes.total_weight(),
-                              votes.ties_are_outcomes())  # fmt: skip
+        self.facts = Facts.of(comparisons, _components(votes), votes.total_weight(), votes.ties_are_outcomes())
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
         self.grid = TorchGrid(votes, shared)
@@ -93,8 +92,8 @@ class TorchEngine:
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
     """Return the connected component of every item, computed on the device."""
-    # Both items of a comparison take the lower label of the two, and every label that of its own
-    # item, until no label changes.
+    # Both items of a comparison take the lower label of the two, and every label that of its own item, until no label
+    # changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)
     while True:
         before = label

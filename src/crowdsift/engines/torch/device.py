@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-# Bytes that the engine holds of a vote; and what the sites of sift add, each pair compared once:
-# index and sort order of pairs, sites before and after a pass, weights, variances and messages.
+# Bytes that the engine holds of a vote; and what the sites of sift add, each pair compared once: index and sort order
+# of pairs, sites before and after a pass, weights, variances and messages.
 _VOTE_BYTES, _GRID_BYTES, _SIDE_BYTES = 40, 85, 40
 _MIN_CAPABILITY = (7, 0)  # the oldest compute capability for which Triton compiles
 
@@ -29,9 +29,11 @@ def chosen_device(name: str | None, threads: int = 1) -> torch.device:
     device = _parsed(name or ("cpu" if interpreted else "cuda:0"))
     if device.type == "cpu":
         if not interpreted:
-            raise RequestError("engine 'torch' runs on GPUs alone: use engine 'cpu', or set "
-                               "TRITON_INTERPRET=1 to run its kernels on the CPU in Triton's "
-                               "interpreter, slowly")  # fmt: skip
+            raise RequestError(
+                "engine 'torch' runs on GPUs alone: use engine 'cpu', or set "
+                "TRITON_INTERPRET=1 to run its kernels on the CPU in Triton's "
+                "interpreter, slowly"
+            )
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         return device
@@ -64,13 +66,14 @@ def _cuda_fault() -> str:
     except (RuntimeError, AssertionError) as error:
         message = str(error)
         if "too old" in message:
-            return ("the NVIDIA driver is too old for a PyTorch built for CUDA "
-                    f"{torch.version.cuda}: update the driver, or install a build of PyTorch for "
-                    "an older CUDA")  # fmt: skip
+            return (
+                "the NVIDIA driver is too old for a PyTorch built for CUDA "
+                f"{torch.version.cuda}: update the driver, or install a build of PyTorch for "
+                "an older CUDA"
+            )
         if "no NVIDIA driver" in message:
             return "there is no NVIDIA driver: install one"
-        return ("CUDA does not start: "
-                f"{message.splitlines()[0] if message else 'no reason is given'}")  # fmt: skip
+        return f"CUDA does not start: {message.splitlines()[0] if message else 'no reason is given'}"
     return "no GPU is visible: see CUDA_VISIBLE_DEVICES"
 
 
@@ -126,9 +129,10 @@ def _free_memory(device: torch.device) -> int:
 
 def _too_much(device: torch.device, votes: int, each: int) -> str:
     needed, total, free = (
-        f"{size / 2**30:,.1f} GiB"
-        for size in (votes * each, torch.cuda.mem_get_info(device)[1], _free_memory(device))
+        f"{size / 2**30:,.1f} GiB" for size in (votes * each, torch.cuda.mem_get_info(device)[1], _free_memory(device))
     )
-    return (f"a fit of {votes:,} votes needs about {needed} on {device}, which has {total}, {free} "
-            "of them free: use engine 'disk' or engine 'dask', which hold votes in parts, end "
-            "what else runs on the device, or fit fewer votes")  # fmt: skip
+    return (
+        f"a fit of {votes:,} votes needs about {needed} on {device}, which has {total}, {free} "
+        "of them free: use engine 'disk' or engine 'dask', which hold votes in parts, end "
+        "what else runs on the device, or fit fewer votes"
+    )

@@ -1,7 +1,7 @@
 """Pólya-Gamma expectation maximisation on a device: passes, their Triton kernels, whole M-steps.
 
-If votes are few, an M-step spends its time launching kernels: its alternations are recorded as
-graphs, and the host asks once at its end whether all solves have converged.
+If votes are few, an M-step spends its time launching kernels: its alternations are recorded as graphs, and the host
+asks once at its end whether all solves have converged.
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ import triton.language as tl
 from crowdsift.engines.base import ItemSystem
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.sums import FixedPoint
-from crowdsift.engines.torch.triton_solve import (
-    Problem,
-    Recorded,
-    begin_solve,
-    item_index,
-    one_step,
-)
+from crowdsift.engines.torch.triton_solve import Problem, Recorded, begin_solve, item_index, one_step
 from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
@@ -79,8 +73,7 @@ class TorchEStep:
             votes.m_step = _MStep(votes)
         step: _MStep = votes.m_step
         votes.passes += alternations
-        return step.alternate(self._omega, scores, self._held, alternations, shift, ridge,
-                              tolerance)  # fmt: skip
+        return step.alternate(self._omega, scores, self._held, alternations, shift, ridge, tolerance)
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
         """Return the workers' slopes and their item system; see the protocol."""
@@ -91,14 +84,12 @@ class TorchEStep:
     def _system(self, s: Tensor) -> ItemSystem:
         votes = self._votes
         weight, rhs = _item_system(votes, self._omega, s)
-        laplacian = PairLaplacian(votes.n_items, votes.first, votes.second, weight,
-                                  votes.most_of_item, votes.solvers)  # fmt: skip
+        laplacian = PairLaplacian(votes.n_items, votes.first, votes.second, weight, votes.most_of_item, votes.solvers)
         return ItemSystem(laplacian, to_host(rhs))
 
 
 @triton.jit
-def _e_step(first, second, worker, y, n, scores, slopes, omega, values, precisions, count,
-            B: tl.constexpr):  # fmt: skip
+def _e_step(first, second, worker, y, n, scores, slopes, omega, values, precisions, count, B: tl.constexpr):
     """n·E[ω] of votes; log-likelihood and Σ n·E[ω] of a block of them."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
@@ -141,9 +132,7 @@ def _regress(offsets, first, second, y, n, omega, scores, slopes, ridge, B: tl.c
 
 
 @triton.jit
-def _system(
-    first, second, worker, y, n, omega, slopes, up, weight, sums, count, B: tl.constexpr
-):  # fmt: skip
+def _system(first, second, worker, y, n, omega, slopes, up, weight, sums, count, B: tl.constexpr):
     """slope²·n·E[ω] of every vote, and slope·n(y - ½) to its items, in fixed point."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -159,9 +148,24 @@ def _system(
 
 @triton.jit
 def _items(
-    offsets, pair, other, sign, worker, y, n, omega, slopes, x, rhs, weight, diagonal, inverse,
-    residual, state, B: tl.constexpr,
-):  # fmt: skip
+    offsets,
+    pair,
+    other,
+    sign,
+    worker,
+    y,
+    n,
+    omega,
+    slopes,
+    x,
+    rhs,
+    weight,
+    diagonal,
+    inverse,
+    residual,
+    state,
+    B: tl.constexpr,
+):
     """Of an item: weights slope²·n·E[ω] by entry, right-hand side, diagonal, residual at x."""
     item = tl.program_id(0)
     begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
@@ -218,13 +222,20 @@ class _MStep:
         self._usual = 2  # graphs of steps that a solve took last, at most
 
     def alternate(
-        self, omega: Tensor, scores: Vector, slopes: Vector, alternations: int, shift: float,
-        ridge: float, tolerance: float, most: int = 10_000,
-    ) -> tuple[Vector, Vector, bool]:  # fmt: skip
+        self,
+        omega: Tensor,
+        scores: Vector,
+        slopes: Vector,
+        alternations: int,
+        shift: float,
+        ridge: float,
+        tolerance: float,
+        most: int = 10_000,
+    ) -> tuple[Vector, Vector, bool]:
         """Scores given slopes, then slopes given scores, so many times; whether solves converged.
 
-        All solves get as many steps as the longest of the last M-step took; should that be too few
-        the M-step is done again with more.
+        All solves get as many steps as the longest of the last M-step took; should that be too few the M-step is done
+        again with more.
         """
         at, n = self._at, len(self._at.x)
         self._omega.copy_(omega)
@@ -251,18 +262,39 @@ class _MStep:
     def _start(self) -> None:
         at, votes, index = self._at, self._votes, self._at.entries
         _items[(len(at.x),)](
-            *index, votes.worker, votes.y, votes.n, self._omega, self._slopes, at.x, at.rhs,
-            at.weight, at.diagonal, at.inverse, at.residual, at.state, B=index.block, num_warps=1,
-        )  # fmt: skip
+            *index,
+            votes.worker,
+            votes.y,
+            votes.n,
+            self._omega,
+            self._slopes,
+            at.x,
+            at.rhs,
+            at.weight,
+            at.diagonal,
+            at.inverse,
+            at.residual,
+            at.state,
+            B=index.block,
+            num_warps=1,
+        )
         begin_solve(at)
 
     def _finish(self) -> None:
         at, votes = self._at, self._votes
         _centre[(1,)](at.x, at.state, self._found, len(at.x), B=4096, num_warps=16)
         _regress[(votes.n_workers,)](
-            votes.offsets, votes.first, votes.second, votes.y, votes.n, self._omega, at.x,
-            self._slopes, at.state[_RIDGE:], B=_BLOCK,
-        )  # fmt: skip
+            votes.offsets,
+            votes.first,
+            votes.second,
+            votes.y,
+            votes.n,
+            self._omega,
+            at.x,
+            self._slopes,
+            at.state[_RIDGE:],
+            B=_BLOCK,
+        )
 
 
 def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
@@ -272,9 +304,19 @@ def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tenso
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)
     if count:
         _e_step[(count,)](
-            votes.first, votes.second, votes.worker, votes.y, votes.n, scores, slopes, omega,
-            parts[0], parts[1], len(votes), B=_VOTES,
-        )  # fmt: skip
+            votes.first,
+            votes.second,
+            votes.worker,
+            votes.y,
+            votes.n,
+            scores,
+            slopes,
+            omega,
+            parts[0],
+            parts[1],
+            len(votes),
+            B=_VOTES,
+        )
     return omega, parts.sum(dim=1)
 
 
@@ -283,9 +325,8 @@ def _regressed(votes: VoteTensors, omega: Tensor, scores: Tensor, ridge: float) 
     slopes = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
     exact = torch.full((1,), ridge, dtype=torch.float64, device=votes.device)  # not rounded
     _regress[(votes.n_workers,)](
-        votes.offsets, votes.first, votes.second, votes.y, votes.n, omega, scores, slopes, exact,
-        B=_BLOCK,
-    )  # fmt: skip
+        votes.offsets, votes.first, votes.second, votes.y, votes.n, omega, scores, slopes, exact, B=_BLOCK
+    )
     return slopes
 
 
@@ -296,7 +337,17 @@ def _item_system(votes: VoteTensors, omega: Tensor, slopes: Tensor) -> tuple[Ten
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
     if len(votes):
         _system[(triton.cdiv(len(votes), _BLOCK),)](
-            votes.first, votes.second, votes.worker, votes.y, votes.n, omega, slopes, scale.up,
-            weight, sums, len(votes), B=_BLOCK,
-        )  # fmt: skip
+            votes.first,
+            votes.second,
+            votes.worker,
+            votes.y,
+            votes.n,
+            omega,
+            slopes,
+            scale.up,
+            weight,
+            sums,
+            len(votes),
+            B=_BLOCK,
+        )
     return weight, scale.values(sums)

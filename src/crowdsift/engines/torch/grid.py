@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-# Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where
-# that may be costly and where it must be cheap: there both take the same way.
+# Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where that may be costly and
+# where it must be cheap: there both take the same way.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
 _COSTLY = 5e7
 _BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once
@@ -62,11 +62,8 @@ class TorchGrid:
 class DenseFactoriser:
     """Exact variances by a dense inverse on the device."""
 
-    def __init__(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, device: torch.device
-    ) -> None:
-        self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device)
-                                 for x in (low, high))  # fmt: skip
+    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, device: torch.device) -> None:
+        self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high))
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
@@ -109,9 +106,7 @@ def _own(offsets, first, second, y, n, centre, v, own, B: tl.constexpr):
 
 
 @triton.jit
-def _to_items(
-    first, second, worker, y, n, centre, v, own, up, sums, count, B: tl.constexpr
-):  # fmt: skip
+def _to_items(first, second, worker, y, n, centre, v, own, up, sums, count, B: tl.constexpr):
     """n·e·(own - e·d) of every vote to its first item and, of opposite sign, to its second."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -150,9 +145,8 @@ class TorchCorrelations(TorchOperator):
         sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
         if len(votes):
             _to_items[(triton.cdiv(len(votes), _VOTES),)](
-                votes.first, votes.second, votes.worker, *given, own, scale.up, sums, len(votes),
-                B=_VOTES,
-            )  # fmt: skip
+                votes.first, votes.second, votes.worker, *given, own, scale.up, sums, len(votes), B=_VOTES
+            )
         return scale.values(sums)
 
     def diagonal_there(self) -> Tensor:

@@ -36,20 +36,27 @@ class TorchLikelihood:
         at = self._at(likelihood, votes.numbers(scores), votes.numbers(theta))
         flow = n * at.d
         items = exact_sum(
-            torch.cat([votes.first, votes.second]), torch.cat([flow, -flow]),
-            votes.n_items, votes.most_of_item,
-        )  # fmt: skip
+            torch.cat([votes.first, votes.second]), torch.cat([flow, -flow]), votes.n_items, votes.most_of_item
+        )
         return Curvature(
-            float((n * at.value).sum()), to_host(items),
+            float((n * at.value).sum()),
+            to_host(items),
             to_host(self._to_workers(n[:, None] * at.t)),
             to_host(self._to_workers(-n[:, None, None] * at.tt)),
             TorchSchur(votes, -n * at.dd, -n[:, None] * at.dt),
-        )  # fmt: skip
+        )
 
     def fit_workers(
-        self, likelihood: str, scores: Vector, theta: Vector, *, centre: Vector, penalty: float,
-        bounds: tuple[float, float], tolerance: float = 1e-9,
-    ) -> Vector:  # fmt: skip
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+        tolerance: float = 1e-9,
+    ) -> Vector:
         """Every worker's parameters given the scores, by damped Newton steps all at once."""
         votes, (m, p) = self._votes, theta.shape
         r, now, middle = (votes.numbers(v) for v in (scores, theta, centre))
@@ -117,8 +124,7 @@ def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tens
     """Return the same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
     middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
     half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
-    low, high = (1.0 / (each.abs().clamp(min=1e-8) + damping)
-                 for each in (middle - half, middle + half))  # fmt: skip
+    low, high = (1.0 / (each.abs().clamp(min=1e-8) + damping) for each in (middle - half, middle + half))
     turn = torch.where(half > 0.0, 0.5 * (high - low) / half, 0.0)
     unit = torch.eye(2, dtype=torch.float64, device=hessian.device)
     off = hessian - middle[:, None, None] * unit
@@ -148,8 +154,7 @@ class TorchSchur:
         """Return a - B·inverse·B'; see the protocol."""
         votes = self._votes
         if inverse is None:
-            return PairLaplacian(votes.n_items, votes.first, votes.second, self._a,
-                                 votes.most_of_item)  # fmt: skip
+            return PairLaplacian(votes.n_items, votes.first, votes.second, self._a, votes.most_of_item)
         return Reduced(votes, self._a, self._b, votes.numbers(inverse))
 
 
@@ -165,8 +170,7 @@ class Reduced(TorchOperator):
         votes = self._votes
         votes.passes += 1
         d = v.index_select(0, votes.first) - v.index_select(0, votes.second)
-        coupled = exact_sum(votes.worker, self._b * d[:, None], votes.n_workers,
-                            votes.most_of_worker)  # fmt: skip
+        coupled = exact_sum(votes.worker, self._b * d[:, None], votes.n_workers, votes.most_of_worker)
         u = torch.einsum("spq,sq->sp", self._inverse, coupled).index_select(0, votes.worker)
         return self._to_items(self._a * d - (self._b * u).sum(dim=1), -1.0)
 
@@ -177,6 +181,5 @@ class Reduced(TorchOperator):
     def _to_items(self, flow: Tensor, sign: float) -> Tensor:
         votes = self._votes
         return exact_sum(
-            torch.cat([votes.first, votes.second]), torch.cat([flow, sign * flow]),
-            votes.n_items, votes.most_of_item,
-        )  # fmt: skip
+            torch.cat([votes.first, votes.second]), torch.cat([flow, sign * flow]), votes.n_items, votes.most_of_item
+        )

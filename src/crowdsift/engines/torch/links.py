@@ -62,9 +62,8 @@ def _scaled(link: Link, scale: float) -> Likelihood:
         first, second = scale * first, scale**2 * second
         mixed = first + second * t * d
         return Derivatives(
-            value, first * t, second * t**2,
-            (first * d)[:, None], mixed[:, None], (second * d**2)[:, None, None],
-        )  # fmt: skip
+            value, first * t, second * t**2, (first * d)[:, None], mixed[:, None], (second * d**2)[:, None, None]
+        )
 
     return likelihood
 
@@ -73,10 +72,7 @@ def _shifted_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivative
     """P = σ(d + t·x)."""
     value, first, second = logistic(d + (theta * x).sum(dim=1), y)
     outer = x[:, :, None] * x[:, None, :]
-    return Derivatives(
-        value, first, second,
-        first[:, None] * x, second[:, None] * x, second[:, None, None] * outer,
-    )  # fmt: skip
+    return Derivatives(value, first, second, first[:, None] * x, second[:, None] * x, second[:, None, None] * outer)
 
 
 def _flipped_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
@@ -84,12 +80,18 @@ def _flipped_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivative
     t, up, down = theta[:, 0], torch.sigmoid(d), torch.sigmoid(-d)
     bump = up * down
     return _of_probability(
-        y, t * up + (1 - t) * down, t * down + (1 - t) * up,
+        y,
+        t * up + (1 - t) * down,
+        t * down + (1 - t) * up,
         Derivatives(
-            d, (2 * t - 1) * bump, (2 * t - 1) * bump * (down - up),
-            (up - down)[:, None], (2 * bump)[:, None], torch.zeros_like(d)[:, None, None],
+            d,
+            (2 * t - 1) * bump,
+            (2 * t - 1) * bump * (down - up),
+            (up - down)[:, None],
+            (2 * bump)[:, None],
+            torch.zeros_like(d)[:, None, None],
         ),
-    )  # fmt: skip
+    )
 
 
 def _led_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
@@ -106,9 +108,11 @@ def _led_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
     t = torch.cat([(skill1 * (up - left))[:, None], (lapse * left1)[:, None] * x], dim=1)
     dt = torch.cat([(skill1 * bump)[:, None], torch.zeros_like(x)], dim=1)
     return _of_probability(
-        y, skill * up + lapse * left, skill * down + lapse * right,
+        y,
+        skill * up + lapse * left,
+        skill * down + lapse * right,
         Derivatives(d, skill * bump, skill * bump * (down - up), t, dt, tt),
-    )  # fmt: skip
+    )
 
 
 def _of_probability(y: Tensor, p: Tensor, q: Tensor, of: Derivatives) -> Derivatives:
@@ -116,15 +120,19 @@ def _of_probability(y: Tensor, p: Tensor, q: Tensor, of: Derivatives) -> Derivat
     first = y / p - (1 - y) / q
     second = -y / p**2 - (1 - y) / q**2
     return Derivatives(
-        value=y * torch.log(p) + (1 - y) * torch.log(q), d=first * of.d,
-        dd=first * of.dd + second * of.d**2, t=first[:, None] * of.t,
+        value=y * torch.log(p) + (1 - y) * torch.log(q),
+        d=first * of.d,
+        dd=first * of.dd + second * of.d**2,
+        t=first[:, None] * of.t,
         dt=first[:, None] * of.dt + (second * of.d)[:, None] * of.t,
-        tt=first[:, None, None] * of.tt
-        + second[:, None, None] * of.t[:, :, None] * of.t[:, None, :],
-    )  # fmt: skip
+        tt=first[:, None, None] * of.tt + second[:, None, None] * of.t[:, :, None] * of.t[:, None, :],
+    )
 
 
 LIKELIHOODS: dict[str, Likelihood] = {
-    "scaled-logit": _scaled(logistic, 1.0), "scaled-probit": _scaled(_probit, 1.0 / math.sqrt(2.0)),
-    "shifted-logit": _shifted_logit, "flipped-logit": _flipped_logit, "led-logit": _led_logit,
-}  # fmt: skip
+    "scaled-logit": _scaled(logistic, 1.0),
+    "scaled-probit": _scaled(_probit, 1.0 / math.sqrt(2.0)),
+    "shifted-logit": _shifted_logit,
+    "flipped-logit": _flipped_logit,
+    "led-logit": _led_logit,
+}

@@ -54,9 +54,7 @@ class TorchOperator(ABC):
         """Refuse: only a Laplacian has pairs; see the protocol."""
         raise TypeError("the matrix is not a Laplacian of pairs")
 
-    def solve(
-        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
-    ) -> Solution:
+    def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """Run conjugate gradients on the device; see the protocol."""
         size = float(np.linalg.norm(rhs))
         if size == 0.0:
@@ -75,13 +73,12 @@ class TorchOperator(ABC):
 
 
 def conjugate_gradients(
-    product: Callable[[Tensor], Tensor], inverse: Tensor, rhs: Tensor, x: Tensor, shift: float,
-    goal: float, most: int,
-) -> tuple[Tensor, int, float]:  # fmt: skip
+    product: Callable[[Tensor], Tensor], inverse: Tensor, rhs: Tensor, x: Tensor, shift: float, goal: float, most: int
+) -> tuple[Tensor, int, float]:
     """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual."""
-    # `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host
-    # checks only every few steps whether to go on, and steps after convergence change nothing.
-    # Stops if A is not positive along a direction.
+    # `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host checks only every
+    # few steps whether to go on, and steps after convergence change nothing. Stops if A is not positive along a
+    # direction.
     residual = rhs - product(x) - shift * x
     direction = inverse * residual
     gain, square = (residual * direction).sum(), (residual * residual).sum()
@@ -109,15 +106,21 @@ def conjugate_gradients(
 class PairLaplacian(TorchOperator):
     """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may occur more than once.
 
-    `most` is the largest number of entries of an item. `solvers` holds what solves with the same
-    pairs share. `runs` is true if the pairs of a lower item stand together.
+    `most` is the largest number of entries of an item. `solvers` holds what solves with the same pairs share. `runs` is
+    true if the pairs of a lower item stand together.
     """
 
     def __init__(
-        self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int,
-        solvers: dict[object, GraphSolver] | None = None, diagonal: Tensor | None = None,
+        self,
+        n_items: int,
+        low: Tensor,
+        high: Tensor,
+        weight: Tensor,
+        most: int,
+        solvers: dict[object, GraphSolver] | None = None,
+        diagonal: Tensor | None = None,
         runs: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(weight.device)
         self._solvers, self._diagonal, self._runs = solvers, diagonal, runs
         self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from crowdsift.engines.grid import (
-    LEAST_DENOMINATOR,
-    Messages,
-    PairPosteriors,
-    PairVariances,
-    SiteSystem,
-)
+from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, PairVariances, SiteSystem
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.triton_bp import FAR_ABOVE, PairMessages
@@ -92,8 +86,9 @@ class PairState:
             a, H = a / D, H / D
         low, high, most = self._pairs.low, self._pairs.high, self._pairs.most
         self._diagonal, right = received(low, high, a, H, self._n_items, most)
-        laplacian = PairLaplacian(self._n_items, low, high, a, most, self._rows.votes.solvers,
-                                  self._diagonal, runs=True)  # fmt: skip
+        laplacian = PairLaplacian(
+            self._n_items, low, high, a, most, self._rows.votes.solvers, self._diagonal, runs=True
+        )
         return SiteSystem(laplacian, to_solver(right), 0.0 if D is None else log_pairs)
 
     def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
@@ -104,8 +99,9 @@ class PairState:
             kind = torch.float64 if self._real == torch.float64 else torch.float32
             self._messages, fresh = PairMessages(self._low, self._high, self._n_items, kind), True
         W = self._a / self._denominator() if self._effect else self._a
-        found = self._messages.propagate(W, self._diagonal, self._pairs.degrees, self._pairs.most,
-                                         tolerance, sweeps, fresh)  # fmt: skip
+        found = self._messages.propagate(
+            W, self._diagonal, self._pairs.degrees, self._pairs.most, tolerance, sweeps, fresh
+        )
         if not found.definite:
             return PairVariances(np.ones(self._n_items), 0.0, False)
         self._V = found.pairs
@@ -157,9 +153,8 @@ class PairState:
         # A message far above every weight has no proper Gaussian.
         bound = FAR_ABOVE * _largest(W).to(torch.float64)
         self._to_low, self._to_high, sums, found = sweep(
-            self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound,
-            self._pairs.most,
-        )  # fmt: skip
+            self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound, self._pairs.most
+        )
         moved, wrong = found.tolist()
         nothing, none = np.zeros(self._n_items), np.zeros(len(self._pairs.shared))
         return Messages(to_solver(sums), float(moved), float(wrong), 0.0, nothing, none)
@@ -186,9 +181,8 @@ class PairState:
         sums.add(self._low, self._to_low)
         sums.add(self._high, self._to_high)
         return Messages(
-            to_solver(sums.total()), 0.0, float((~proper).sum()), log_determinant,
-            to_solver(degrees), to_host(shared),
-        )  # fmt: skip
+            to_solver(sums.total()), 0.0, float((~proper).sum()), log_determinant, to_solver(degrees), to_host(shared)
+        )
 
     def _sums(self, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sums of n·τ and ±n·ν over the votes on every pair."""

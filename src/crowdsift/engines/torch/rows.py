@@ -23,13 +23,12 @@ _NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types
 class PairIndex(NamedTuple):
     """Compared pairs, the lower item first, in rising order: by ranges of the higher item.
 
-    In a range of a million higher items pairs are in the order of the lower ones. So what is read
-    of lower items and added to them is next to each other, and of higher ones near in memory.
+    In a range of a million higher items pairs are in the order of the lower ones. So what is read of lower items and
+    added to them is next to each other, and of higher ones near in memory.
 
-    `mine` are those that this shard owns, None where it owns all; `shared` the places of those that
-    other shards compare, too, and `shared_mine` which of them are owned. `degrees` is how many
-    pairs an item has, `most` the largest of them. The rows on a pair are those of `order` from its
-    place in `offsets` on.
+    `mine` are those that this shard owns, None where it owns all; `shared` the places of those that other shards
+    compare, too, and `shared_mine` which of them are owned. `degrees` is how many pairs an item has, `most` the largest
+    of them. The rows on a pair are those of `order` from its place in `offsets` on.
     """
 
     low: Tensor
@@ -59,8 +58,8 @@ class Chunks(NamedTuple):
 class SiteRows:
     """Rows with a site, by worker: pair, sign, kind and weight; the same for all runs.
 
-    `sign` is +1 where the winner is the lower item. `kind` is 1 where the first item won, -1 where
-    the second did, 2 for a tie. Of every worker the rows begin at `offsets`.
+    `sign` is +1 where the winner is the lower item. `kind` is 1 where the first item won, -1 where the second did, 2
+    for a tie. Of every worker the rows begin at `offsets`.
     """
 
     def __init__(self, votes: VoteTensors, shared: SharedPairs | None, ties: bool) -> None:
@@ -143,9 +142,7 @@ def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
     return found.mul_(near).add_(high % near)
 
 
-def _pairs(
-    first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None
-) -> tuple[PairIndex, Tensor]:
+def _pairs(first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None) -> tuple[PairIndex, Tensor]:
     """Return the pairs that are compared, and the number of every row's."""
     near = n_items if n_items <= 2 * _NEAR else _NEAR
     key, order = torch.sort(_key(first, second, n_items, near), stable=True)

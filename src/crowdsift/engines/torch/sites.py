@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 _NUMBERS = 1 << 25  # of workers and types, at a time
 
 
-def quantiles(
-    points: Vector, masses: Vector, levels: Vector, atom: Vector, device: torch.device
-) -> Vector:
+def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector, device: torch.device) -> Vector:
     """As `solvers.ep.summaries.quantiles`, which is the specification, has them."""
     x, mass, held, at = (to_device(values, device) for values in (points, masses, atom, levels))
     return to_host(_quantiles(x, mass, at, held[:, None]))
@@ -113,9 +111,7 @@ class TorchSites:
     Tensors are replaced, never changed, so that copies share them.
     """
 
-    def __init__(
-        self, votes: VoteTensors, rows: SiteRows, types: WorkerTypes, variance: float
-    ) -> None:
+    def __init__(self, votes: VoteTensors, rows: SiteRows, types: WorkerTypes, variance: float) -> None:
         self._votes, self._rows, self._before_gold = votes, rows, votes.n_workers - votes.n_gold
         self._types = TypeState(types, votes.n_workers, votes.n_gold, votes.device, rows.rooms)
         self._pairs = PairState(rows, votes.n_items, variance)
@@ -126,17 +122,32 @@ class TorchSites:
         self.pairs_held = float(self._pairs.n_held)
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         with memory_errors(self._votes.device, len(self._rows)):
             return self._updated(levels, prior, means, damping, clip, side, own, workers)
 
     def _updated(
-        self, levels: Vector, prior: Vector, means: Vector, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None, workers: NDArray[np.bool_] | None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None,
+        workers: NDArray[np.bool_] | None,
+    ) -> SiteUpdate:
         rows, types, votes = self._rows, self._types, self._votes
         types.set_levels(levels)
         marked = rows.everyone
@@ -161,16 +172,20 @@ class TorchSites:
             new = passes.move(state, q, given, marked, damping, clip)
             self._tau, self._nu, self._side_tau, self._side_nu = new
         counted = marked & rows.counted(self._before_gold)
-        some = (rows.counted(self._before_gold, numbers=True) if workers is None
-                else counted.double())  # fmt: skip
+        some = rows.counted(self._before_gold, numbers=True) if workers is None else counted.double()
         counts = types.counts(prior, some, self._own(prior, own))
         sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
         found = to_host(torch.cat([counts, sums]))
         side_tau, side_nu = (to_solver(x) if sides else np.zeros(len(x)) for x in self._side_sums())
         return SiteUpdate(
-            found[:-2], float(found[-2]), float(found[-1]), types.gold_margin(marked),
-            to_solver(torch.where(counted, regular, 0.0)), side_tau, side_nu,
-        )  # fmt: skip
+            found[:-2],
+            float(found[-2]),
+            float(found[-1]),
+            types.gold_margin(marked),
+            to_solver(torch.where(counted, regular, 0.0)),
+            side_tau,
+            side_nu,
+        )
 
     def type_counts(self, prior: Vector) -> Vector:
         """Return the counts of types; see the protocol."""
@@ -179,9 +194,7 @@ class TorchSites:
         found = self._types.recorded_counts(prior, workers) if alone else None
         return to_host(self._types.counts(prior, workers)) if found is None else found
 
-    def posteriors(
-        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types; see the protocol."""
         numbers = torch.arange(self._votes.n_workers, device=self._votes.device)[rows]
         masses, _ = self._types.posterior(prior, own, rows=rows)
@@ -223,22 +236,16 @@ class TorchSites:
         """Differences of pairs; see the protocol."""
         return self._pairs.pair_posteriors(self._votes.numbers(means))
 
-    def set_pair_variances(
-        self, variances: Vector | None = None, shared: Vector | None = None
-    ) -> None:
+    def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
         """Variances of pairs; see the protocol."""
         self._pairs.set_variances(variances, shared)
 
-    def propagate(
-        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
-    ) -> Messages:
+    def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
         """Return a sweep of belief propagation; see the protocol."""
         numbers = self._votes.numbers
         return self._pairs.propagate(numbers(precision), numbers(settled), fresh, last)
 
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; see the protocol."""
         self._tau, self._nu = self._tau * scale**2, self._nu * (-scale if flip else scale)
         self._tau = self._tau.clamp(min=0.0) if clip else self._tau
@@ -280,9 +287,7 @@ class TorchSites:
             self._side_tau, self._side_nu = given[2:]
         self._types.set_ends(self._votes.numbers(sites.low), self._votes.numbers(sites.high))
 
-    def pair_likelihood(
-        self, differences: Vector, variances: Vector, points: WorkerPoints
-    ) -> float:
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
         """Predictive log-likelihood; see the protocol."""
         rows, numbers = self._rows, self._votes.numbers
         d, v, total = numbers(differences), numbers(variances), self._votes.zero()
@@ -298,9 +303,7 @@ class TorchSites:
             total = total + (rows.n[part] * torch.log(Z.mean(dim=1).clamp(min=1e-300))).sum()
         return float(total)
 
-    def _state(
-        self, means: Tensor, side: SidePrior, own: WorkerPriors | None
-    ) -> tuple[SiteState, Tensor]:
+    def _state(self, means: Tensor, side: SidePrior, own: WorkerPriors | None) -> tuple[SiteState, Tensor]:
         """Return the input of a pass, and the evidence of every worker's γ."""
         E, V = self._pairs.posteriors(means)
         sites = self._tau, self._nu, self._side_tau, self._side_nu
@@ -331,8 +334,10 @@ class TorchSites:
         if not self._types.shape.sides:
             none = torch.zeros(m, dtype=torch.float64, device=self._votes.device)
             return none, none
-        sums = [exact_sum(rows.worker, rows.n.double() * values, m, rows.most_of_worker)
-                for values in (self._side_tau, self._side_nu)]  # fmt: skip
+        sums = [
+            exact_sum(rows.worker, rows.n.double() * values, m, rows.most_of_worker)
+            for values in (self._side_tau, self._side_nu)
+        ]
         return sums[0], sums[1]
 
     def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:

@@ -47,9 +47,8 @@ class TorchSlopes:
         return float(value)
 
     def profile(
-        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
-        resolution: float = 0.0,
-    ) -> Profile:  # fmt: skip
+        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
+    ) -> Profile:
         """Return value, gradient and Hessian with slopes eliminated; see the protocol."""
         votes = self._votes
         votes.passes += 1
@@ -61,8 +60,7 @@ class TorchSlopes:
         a, b = (torch.empty(len(votes), dtype=kind, device=votes.device) for _ in range(2))
         at = _derivatives(votes, r, s, a, b)
         hessian = SlopeHessian(votes, a, b, at.a_most, at.b_most, 1.0 / curvature)
-        return Profile(float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature),
-                       hessian)  # fmt: skip
+        return Profile(float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature), hessian)
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Return the derivatives in the scores; see the protocol."""
@@ -80,22 +78,22 @@ class TorchSlopes:
             information.add(part.worker, -part.n * second * d * d)
             weight[part.rows] = -part.n * second * t * t
         return ScoreCurvature(
-            float(value), to_solver(gradient.total()), to_solver(information.total()),
+            float(value),
+            to_solver(gradient.total()),
+            to_solver(information.total()),
             PairLaplacian(votes.n_items, votes.first, votes.second, weight, votes.most_of_item),
-        )  # fmt: skip
+        )
 
 
 class SlopeHessian(TorchOperator):
     """A - B D⁻¹ B', held as the numbers a and b of every vote.
 
-    `a_most` and `b_most` are the largest |a| and |b|; `inverse` is D⁻¹ of every worker, 0 where
-    slopes were given.
+    `a_most` and `b_most` are the largest |a| and |b|; `inverse` is D⁻¹ of every worker, 0 where slopes were given.
     """
 
     def __init__(
-        self, votes: VoteTensors, a: Tensor, b: Tensor, a_most: Tensor, b_most: Tensor,
-        inverse: Tensor,
-    ) -> None:  # fmt: skip
+        self, votes: VoteTensors, a: Tensor, b: Tensor, a_most: Tensor, b_most: Tensor, inverse: Tensor
+    ) -> None:
         super().__init__(votes.device)
         self._votes, self._a, self._b, self._inverse = votes, a, b, inverse
         self._a_most, self._b_most = a_most, b_most
@@ -146,13 +144,10 @@ def _sums_of_worker(s, begin, end, first, second, y, n, scores, B: tl.constexpr)
 
 
 @triton.jit
-def _settle(
-    offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr,
-    B: tl.constexpr,
-):  # fmt: skip
+def _settle(offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr, B: tl.constexpr):
     """Find the slope of a worker by Newton steps inside a bracket, and the curvature there."""
-    # The gradient falls in the slope, so its sign says on which side the optimum is. A step that
-    # would leave the bracket, or is more than half of the one before, is replaced by the middle.
+    # The gradient falls in the slope, so its sign says on which side the optimum is. A step that would leave the
+    # bracket, or is more than half of the one before, is replaced by the middle.
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     mean, precision, last = tl.load(prior), tl.load(prior + 1), tl.load(prior + 2)
@@ -179,9 +174,8 @@ def _settle(
 
 @triton.jit
 def _derive(
-    first, second, worker, y, n, scores, slopes, up, sums, a_out, b_out, values, a_most, b_most,
-    count, B: tl.constexpr,
-):  # fmt: skip
+    first, second, worker, y, n, scores, slopes, up, sums, a_out, b_out, values, a_most, b_most, count, B: tl.constexpr
+):
     """Value, gradient and the Hessian's numbers a and b of a block of votes."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
@@ -192,9 +186,7 @@ def _derive(
     p, q, tail = _halves(eta)
     outcome = tl.load(y + i, mask=good, other=0.0).to(tl.float64)
     weight = tl.load(n + i, mask=good, other=0.0).to(tl.float64)
-    value = outcome * (tl.minimum(eta, 0.0) - tail) + (1.0 - outcome) * (
-        tl.minimum(-eta, 0.0) - tail
-    )
+    value = outcome * (tl.minimum(eta, 0.0) - tail) + (1.0 - outcome) * (tl.minimum(-eta, 0.0) - tail)
     slope, information = outcome * q - (1.0 - outcome) * p, p * q
     a, b = weight * information * t * t, weight * (information * eta - slope)
     whole = tl.floor(weight * slope * t * tl.load(up) + 0.5).to(tl.int64)
@@ -244,38 +236,55 @@ class _Derivatives(NamedTuple):
     b_most: Tensor
 
 
-def _settled(
-    votes: VoteTensors, scores: Tensor, start: Tensor, prior: SlopePrior
-) -> tuple[Tensor, Tensor]:
+def _settled(votes: VoteTensors, scores: Tensor, start: Tensor, prior: SlopePrior) -> tuple[Tensor, Tensor]:
     """Every slope at its optimum, and the curvature there, prior included."""
     slopes, curvature = torch.empty_like(start), torch.empty_like(start)
     exact = votes.numbers([prior.mean, prior.precision, prior.last_step])  # not rounded
     _settle[(votes.n_workers,)](
-        votes.offsets, votes.first, votes.second, votes.y, votes.n, scores, start, exact, slopes,
-        curvature, MOST=_MAX_STEPS, B=_BLOCK,
-    )  # fmt: skip
+        votes.offsets,
+        votes.first,
+        votes.second,
+        votes.y,
+        votes.n,
+        scores,
+        start,
+        exact,
+        slopes,
+        curvature,
+        MOST=_MAX_STEPS,
+        B=_BLOCK,
+    )
     return slopes, curvature
 
 
-def _derivatives(
-    votes: VoteTensors, scores: Tensor, slopes: Tensor, a: Tensor, b: Tensor
-) -> _Derivatives:
+def _derivatives(votes: VoteTensors, scores: Tensor, slopes: Tensor, a: Tensor, b: Tensor) -> _Derivatives:
     """Return the derivatives at these slopes; fill a and b of every vote."""
     count = max(triton.cdiv(len(votes), _VOTES), 1)  # a shard may have no votes
     parts = [torch.zeros(count, dtype=torch.float64, device=votes.device) for _ in range(3)]
     scale = FixedPoint(votes.heaviest * slopes.abs().max(), votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
     _derive[(count,)](
-        votes.first, votes.second, votes.worker, votes.y, votes.n, scores, slopes, scale.up, sums,
-        a, b, *parts, len(votes), B=_VOTES,
-    )  # fmt: skip
+        votes.first,
+        votes.second,
+        votes.worker,
+        votes.y,
+        votes.n,
+        scores,
+        slopes,
+        scale.up,
+        sums,
+        a,
+        b,
+        *parts,
+        len(votes),
+        B=_VOTES,
+    )
     return _Derivatives(parts[0].sum(), scale.values(sums), parts[1].max(), parts[2].max())
 
 
 def _reduced_product(
-    votes: VoteTensors, a: Tensor, b: Tensor, most: tuple[Tensor, Tensor], inverse: Tensor,
-    v: Tensor,
-) -> Tensor:  # fmt: skip
+    votes: VoteTensors, a: Tensor, b: Tensor, most: tuple[Tensor, Tensor], inverse: Tensor, v: Tensor
+) -> Tensor:
     """Return (A - B·inverse·B') v; `most` are the largest |a| and |b|."""
     u = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
     where = votes.first, votes.second
@@ -283,6 +292,7 @@ def _reduced_product(
     bound = most[0] * (2.0 * v.abs().max()) + most[1] * u.abs().max()
     scale = FixedPoint(bound, votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
-    _spread[(max(triton.cdiv(len(votes), _VOTES), 1),)](*where, votes.worker, a, b, v, u, scale.up,
-            sums, len(votes), B=_VOTES)  # fmt: skip
+    _spread[(max(triton.cdiv(len(votes), _VOTES), 1),)](
+        *where, votes.worker, a, b, v, u, scale.up, sums, len(votes), B=_VOTES
+    )
     return scale.values(sums)

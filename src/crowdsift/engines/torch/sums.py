@@ -1,9 +1,9 @@
 """Sums by item, worker or pair that are the same bytes whatever the order of adding.
 
-Values are added as whole multiples of a power of two, in integers of 64 bits: on a device many
-threads add at once, in no fixed order, and only sums of integers do not depend on it. The power is
-the smallest for which no sum can overflow, so that the rounding of a value is at most 2⁻⁶² of the
-largest possible sum, finer than that of a sum in double precision.
+Values are added as whole multiples of a power of two, in integers of 64 bits: on a device many threads add at once, in
+no fixed order, and only sums of integers do not depend on it. The power is the smallest for which no sum can overflow,
+so that the rounding of a value is at most 2⁻⁶² of the largest possible sum, finer than that of a sum in double
+precision.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Belief propagation over pairs that stays on the device: sweeps, then variances of pairs.
 
-A sweep changes messages in place, since a pair reads its own messages only; sums per item are in
-fixed point. Sweeps after the last one that is needed find that out by themselves and do nothing, so
-the host asks once for several.
+A sweep changes messages in place, since a pair reads its own messages only; sums per item are in fixed point. Sweeps
+after the last one that is needed find that out by themselves and do nothing, so the host asks once for several.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ def _ready(found, sweep):
 
 
 @triton.jit
-def _items(diagonal, sums, down, precision, found, sweep, count, LAST: tl.constexpr,
-           B: tl.constexpr):  # fmt: skip
+def _items(diagonal, sums, down, precision, found, sweep, count, LAST: tl.constexpr, B: tl.constexpr):
     """Precisions of items from the messages to them; the sums begin anew."""
     if LAST or _ready(found, sweep):
         i = tl.program_id(0) * B + tl.arange(0, B)
@@ -49,9 +47,22 @@ def _items(diagonal, sums, down, precision, found, sweep, count, LAST: tl.conste
 
 @triton.jit
 def _sweep(
-    low, high, weight, to_low, to_high, precision, diagonal, bound, up, sums, found, sweep, count,
-    settled, B: tl.constexpr,
-):  # fmt: skip
+    low,
+    high,
+    weight,
+    to_low,
+    to_high,
+    precision,
+    diagonal,
+    bound,
+    up,
+    sums,
+    found,
+    sweep,
+    count,
+    settled,
+    B: tl.constexpr,
+):
     """Compute new messages, their sums per item, and how many moved or failed."""
     if _ready(found, sweep):
         i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
@@ -86,9 +97,7 @@ def _sweep(
 
 
 @triton.jit
-def _variances(
-    low, high, weight, to_low, to_high, precision, variance, logs, wrong, count, B: tl.constexpr
-):  # fmt: skip
+def _variances(low, high, weight, to_low, to_high, precision, variance, logs, wrong, count, B: tl.constexpr):
     """Variances of pairs, the sum of log-determinants of a block, and how many have none."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
@@ -133,9 +142,8 @@ class PairMessages:
         return clone
 
     def propagate(
-        self, weight: Tensor, diagonal: Tensor, degrees: Tensor, most: int, tolerance: float,
-        sweeps: int, fresh: bool,
-    ) -> PairVariance:  # fmt: skip
+        self, weight: Tensor, diagonal: Tensor, degrees: Tensor, most: int, tolerance: float, sweeps: int, fresh: bool
+    ) -> PairVariance:
         """Sweeps until messages settle; see `solvers.ep.items.loopy_bp`."""
         device, n, pairs = weight.device, len(diagonal), len(weight)
         if fresh:
@@ -152,12 +160,22 @@ class PairMessages:
         while done < goal:
             for sweep in range(done, goal):
                 down = scale.down if sweep else before
-                _items[items](diagonal, self._sums, down, precision, found, sweep, n, LAST=False,
-                              B=_BLOCK)  # fmt: skip
+                _items[items](diagonal, self._sums, down, precision, found, sweep, n, LAST=False, B=_BLOCK)
                 _sweep[grid](
-                    *self._ends, weight, *self._to, precision, diagonal, bound, scale.up,
-                    self._sums, found, sweep, pairs, settled, B=_BLOCK,
-                )  # fmt: skip
+                    *self._ends,
+                    weight,
+                    *self._to,
+                    precision,
+                    diagonal,
+                    bound,
+                    scale.up,
+                    self._sums,
+                    found,
+                    sweep,
+                    pairs,
+                    settled,
+                    B=_BLOCK,
+                )
             values = found.tolist()
             moved, wrong = values[0 : 2 * goal : 2], values[1 : 2 * goal : 2]
             done = goal
@@ -171,10 +189,7 @@ class PairMessages:
         _items[items](diagonal, self._sums, scale.down, precision, found, 0, n, LAST=True, B=_BLOCK)
         variance = torch.empty_like(self._to[0])
         parts = torch.zeros((2, grid[0]), dtype=torch.float64, device=device)
-        _variances[grid](
-            *self._ends, weight, *self._to, precision, variance, parts[0], parts[1], pairs,
-            B=_BLOCK,
-        )  # fmt: skip
+        _variances[grid](*self._ends, weight, *self._to, precision, variance, parts[0], parts[1], pairs, B=_BLOCK)
         proper = precision > 0.0
         logs = (1.0 - degrees) * torch.log(torch.where(proper, precision, 1.0))
         ends = torch.stack([logs.sum(), (~proper).sum().to(torch.float64)])

@@ -1,8 +1,8 @@
 """Triton kernels that count workers by type for a prior over types.
 
-On a worker's adaptive grid the prior is interpolated, which is linear, and so is the sharing out
-of its posterior among the types of the common grid, up to a factor: what prior mass at a type and
-at its neighbours adds is computed once a pass, and counts are sums over it.
+On a worker's adaptive grid the prior is interpolated, which is linear, and so is the sharing out of its posterior among
+the types of the common grid, up to a factor: what prior mass at a type and at its neighbours adds is computed once a
+pass, and counts are sums over it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ _NUMBERS = 2048  # that a program holds of workers and types at once
 
 
 @triton.jit
-def _relative(
-    messages, tops, same, above, below, low, n_types, n_regular, T: tl.constexpr
-):  # fmt: skip
+def _relative(messages, tops, same, above, below, low, n_types, n_regular, T: tl.constexpr):
     """Relative likelihoods of a worker's types; 0 for regular ones where its grid is its own."""
     worker = tl.program_id(0)
     t = tl.arange(0, T)
@@ -49,10 +47,7 @@ def _relative(
 
 
 @triton.jit
-def _share_out(
-    messages, tops, same, above, below, low, high, levels, cells, n_types, half,
-    H: tl.constexpr,
-):  # fmt: skip
+def _share_out(messages, tops, same, above, below, low, high, levels, cells, n_types, half, H: tl.constexpr):
     """Compute how prior mass at a type and its neighbours adds to its share; see `Transfer`."""
     worker, width = tl.program_id(0), tl.program_id(1)
     lo, hi = tl.load(low + worker), tl.load(high + worker)
@@ -93,9 +88,8 @@ def _share_out(
 
 @triton.jit
 def _counts(
-    same, above, below, prior, marked, partial, count, each, n_types, n_regular, size,
-    W: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    same, above, below, prior, marked, partial, count, each, n_types, n_regular, size, W: tl.constexpr, T: tl.constexpr
+):
     """Σ_s q_s(t) over a range of workers marked 1."""
     program = tl.program_id(0)
     t = tl.arange(0, T)
@@ -123,8 +117,7 @@ def _counts(
 class CountRoom:
     """Room for the matrices of one problem, and counts of types recorded once as a graph.
 
-    Learning the distribution of types counts a hundred times: there starting kernels takes the
-    time.
+    Learning the distribution of types counts a hundred times: there starting kernels takes the time.
     """
 
     def __init__(self, shape: tuple[int, int], n_regular: int, size: int, workers: Tensor) -> None:
@@ -174,14 +167,28 @@ def _programs(workers: int) -> int:
 
 
 def _launch_counts(
-    matrices: tuple[Tensor, ...], prior: Tensor, workers: Tensor, partial: Tensor,
-    shape: tuple[int, int], n_regular: int, size: int,
-) -> None:  # fmt: skip
+    matrices: tuple[Tensor, ...],
+    prior: Tensor,
+    workers: Tensor,
+    partial: Tensor,
+    shape: tuple[int, int],
+    n_regular: int,
+    size: int,
+) -> None:
     programs, wide = _programs(shape[0]), triton.next_power_of_2(shape[1])
     _counts[(programs,)](
-        *matrices, prior, workers, partial, shape[0], triton.cdiv(shape[0], programs), shape[1],
-        n_regular, size, W=max(_NUMBERS // wide, 1), T=wide,
-    )  # fmt: skip
+        *matrices,
+        prior,
+        workers,
+        partial,
+        shape[0],
+        triton.cdiv(shape[0], programs),
+        shape[1],
+        n_regular,
+        size,
+        W=max(_NUMBERS // wide, 1),
+        T=wide,
+    )
 
 
 class TypeMatrices:
@@ -201,14 +208,31 @@ class TypeMatrices:
         same, above, below = self._matrices
         half = len(levels)
         _relative[(self._shape[0],)](
-            messages, tops, same, above, below, low, self._shape[1], self._n_regular,
+            messages,
+            tops,
+            same,
+            above,
+            below,
+            low,
+            self._shape[1],
+            self._n_regular,
             T=triton.next_power_of_2(self._shape[1]),
-        )  # fmt: skip
+        )
         if half > 1:
             _share_out[(self._before_gold, self._widths)](
-                messages, tops, same, above, below, low, high, levels, cells, self._shape[1], half,
+                messages,
+                tops,
+                same,
+                above,
+                below,
+                low,
+                high,
+                levels,
+                cells,
+                self._shape[1],
+                half,
                 H=triton.next_power_of_2(half + 1),
-            )  # fmt: skip
+            )
         if self._room is not None:
             self._room.take(self)
 

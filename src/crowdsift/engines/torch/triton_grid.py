@@ -1,13 +1,12 @@
 """Triton kernels of the grid passes: types in registers, one program some votes of one worker.
 
-What is over votes alone is in double precision, what is over votes and types in single precision,
-its sums over a worker's votes in double precision from one block of votes to the next. The two do
-not share a kernel: in one program every thread that has types of a vote would compute the vote's
-cavity once more.
+What is over votes alone is in double precision, what is over votes and types in single precision, its sums over a
+worker's votes in double precision from one block of votes to the next. The two do not share a kernel: in one program
+every thread that has types of a vote would compute the vote's cavity once more.
 
-The `_reliability_` kernels serve models in which a type is a reliability and nothing else. Grids
-are symmetric, and with neither ties nor sides a type -β has the probabilities of β with win and
-loss exchanged: one exponential serves both, and a program goes through half of the types.
+The `_reliability_` kernels serve models in which a type is a reliability and nothing else. Grids are symmetric, and
+with neither ties nor sides a type -β has the probabilities of β with win and loss exchanged: one exponential serves
+both, and a program goes through half of the types.
 """
 
 from __future__ import annotations
@@ -146,10 +145,30 @@ def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
 
 @triton.jit
 def _cavities(
-    worker, n, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
-    marked, mean, variance, bias, bias_variance, logs, count, before_gold, FAMILY: tl.constexpr,
-    LEAST: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
+    worker,
+    n,
+    kind,
+    pair,
+    sign,
+    posterior,
+    tau,
+    nu,
+    side_mean,
+    side_variance,
+    side_tau,
+    side_nu,
+    marked,
+    mean,
+    variance,
+    bias,
+    bias_variance,
+    logs,
+    count,
+    before_gold,
+    FAMILY: tl.constexpr,
+    LEAST: tl.constexpr,
+    B: tl.constexpr,
+):
     """Cavities of votes in single precision, γ's with the sign of the side; Σ n·log Z̃."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
@@ -172,10 +191,30 @@ def _cavities(
 
 @triton.jit
 def _update(
-    worker, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
-    marked, damping_at, new_tau, new_nu, new_side_tau, new_side_nu, count, before_gold,
-    CLIP: tl.constexpr, FAMILY: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
+    worker,
+    kind,
+    pair,
+    sign,
+    posterior,
+    tau,
+    nu,
+    side_mean,
+    side_variance,
+    side_tau,
+    side_nu,
+    marked,
+    damping_at,
+    new_tau,
+    new_nu,
+    new_side_tau,
+    new_side_nu,
+    count,
+    before_gold,
+    CLIP: tl.constexpr,
+    FAMILY: tl.constexpr,
+    LEAST: tl.constexpr,
+    B: tl.constexpr,
+):
     """Compute new sites from the first and second moments of log Z."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -205,11 +244,33 @@ def _update(
 
 @triton.jit
 def _messages(
-    chunk_worker, chunk_begin, chunk_end, n, kind, mean, variance, side_mean, side_variance, low,
-    high, levels, place, width, only, regular, out, n_types, half, before_gold, C: tl.constexpr,
-    TIES: tl.constexpr, SIDES: tl.constexpr, FAMILY: tl.constexpr, V: tl.constexpr,
+    chunk_worker,
+    chunk_begin,
+    chunk_end,
+    n,
+    kind,
+    mean,
+    variance,
+    side_mean,
+    side_variance,
+    low,
+    high,
+    levels,
+    place,
+    width,
+    only,
+    regular,
+    out,
+    n_types,
+    half,
+    before_gold,
+    C: tl.constexpr,
+    TIES: tl.constexpr,
+    SIDES: tl.constexpr,
+    FAMILY: tl.constexpr,
+    V: tl.constexpr,
     T: tl.constexpr,
-):  # fmt: skip
+):
     """Σ n·log Z over the votes of a chunk, for a tile of types."""
     chunk = tl.program_id(0).to(tl.int64)
     t = tl.program_id(1) * T + tl.arange(0, T)
@@ -247,11 +308,37 @@ def _messages(
 
 @triton.jit
 def _moments(
-    chunk_worker, chunk_begin, chunk_end, kind, mean, variance, side_mean, side_variance, low, high,
-    levels, place, width, only, regular, q, given, alpha, second_out, side_alpha, side_second_out,
-    n_types, half, before_gold, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr,
-    FAMILY: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    chunk_worker,
+    chunk_begin,
+    chunk_end,
+    kind,
+    mean,
+    variance,
+    side_mean,
+    side_variance,
+    low,
+    high,
+    levels,
+    place,
+    width,
+    only,
+    regular,
+    q,
+    given,
+    alpha,
+    second_out,
+    side_alpha,
+    side_second_out,
+    n_types,
+    half,
+    before_gold,
+    C: tl.constexpr,
+    TIES: tl.constexpr,
+    SIDES: tl.constexpr,
+    FAMILY: tl.constexpr,
+    V: tl.constexpr,
+    T: tl.constexpr,
+):
     """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
     chunk = tl.program_id(0).to(tl.int64)
     worker = tl.load(chunk_worker + chunk)
@@ -324,9 +411,22 @@ def _positive_levels(j, inside, worker, half, low, high, levels):
 
 @triton.jit
 def _reliability_messages(
-    chunk_worker, chunk_begin, chunk_end, n, mean, variance, low, high, levels, out, n_types, half,
-    C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    chunk_worker,
+    chunk_begin,
+    chunk_end,
+    n,
+    mean,
+    variance,
+    low,
+    high,
+    levels,
+    out,
+    n_types,
+    half,
+    C: tl.constexpr,
+    V: tl.constexpr,
+    T: tl.constexpr,
+):
     """Σ n·log Z over the votes of a chunk, for all types."""
     chunk = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, T)
@@ -356,9 +456,23 @@ def _reliability_messages(
 
 @triton.jit
 def _reliability_moments(
-    chunk_worker, chunk_begin, chunk_end, mean, variance, low, high, levels, q, alpha, second_out,
-    n_types, half, C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    chunk_worker,
+    chunk_begin,
+    chunk_end,
+    mean,
+    variance,
+    low,
+    high,
+    levels,
+    q,
+    alpha,
+    second_out,
+    n_types,
+    half,
+    C: tl.constexpr,
+    V: tl.constexpr,
+    T: tl.constexpr,
+):
     """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types."""
     # With p = σ(βkm) and o = 1 - p, e is o and f is o(o - p) at β, p and p(p - o) at -β.
     chunk = tl.program_id(0).to(tl.int64)
@@ -404,9 +518,13 @@ class GridPasses:
         family = types.shape.sides
         wide = min(_TYPES, triton.next_power_of_2(self._shape[1]))
         self._flags: dict[str, Any] = {
-            "C": float(LOGISTIC_SMOOTHING), "TIES": types.shape.ties, "FAMILY": family,
-            "SIDES": family or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
-        }  # fmt: skip
+            "C": float(LOGISTIC_SMOOTHING),
+            "TIES": types.shape.ties,
+            "FAMILY": family,
+            "SIDES": family or len(types.shape.side_only) > 0,
+            "T": wide,
+            "V": 2048 // wide,
+        }
         self._half_wide = triton.next_power_of_2(max(self._half, 1))
         several = self._flags["TIES"] or self._flags["SIDES"]
         self._reliability_only = not several and 0 < self._half <= _TYPES
@@ -425,9 +543,18 @@ class GridPasses:
         logs = torch.empty(blocks, dtype=torch.float64, device=device)
         self._votes, self._cavity = self._of(state), (*two, *more)
         _cavities[(blocks,)](
-            rows.worker, rows.n, *self._votes, marked.view(torch.int8), *self._cavity, logs,
-            len(rows), self._before_gold, FAMILY=family, LEAST=_LEAST, B=_BLOCK,
-        )  # fmt: skip
+            rows.worker,
+            rows.n,
+            *self._votes,
+            marked.view(torch.int8),
+            *self._cavity,
+            logs,
+            len(rows),
+            self._before_gold,
+            FAMILY=family,
+            LEAST=_LEAST,
+            B=_BLOCK,
+        )
         self._launch_messages(out)
         if chunks.most == 1 and len(chunks.worker) == workers:
             return out, logs.sum()
@@ -437,12 +564,11 @@ class GridPasses:
         return whole, logs.sum()
 
     def move(
-        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
-        clip: bool,
-    ) -> NewSites:  # fmt: skip
+        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float, clip: bool
+    ) -> NewSites:
         """Return the sites of marked workers, `damping` of the way to those of the moments."""
-        # Call `messages` first. Moments are under the types' posterior q, those of the side under
-        # `given`, the posterior of regular types.
+        # Call `messages` first. Moments are under the types' posterior q, those of the side under `given`, the
+        # posterior of regular types.
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
         among = mass if given is None else given.to(torch.float32)
         old = state.tau, state.nu, state.side_tau, state.side_nu
@@ -451,19 +577,48 @@ class GridPasses:
             return new
         if self._reliability_only:
             _reliability_moments[(self._shape[0],)](
-                chunks.worker, chunks.begin, chunks.end, *self._cavity[:2], *self._grid[:3], mass,
-                new.tau, new.nu, self._shape[1], self._half, **self._reliability_flags(),
-            )  # fmt: skip
+                chunks.worker,
+                chunks.begin,
+                chunks.end,
+                *self._cavity[:2],
+                *self._grid[:3],
+                mass,
+                new.tau,
+                new.nu,
+                self._shape[1],
+                self._half,
+                **self._reliability_flags(),
+            )
         else:
             _moments[(self._shape[0],)](
-                chunks.worker, chunks.begin, chunks.end, rows.kind, *self._cavity, *self._grid,
-                mass, among, *new, self._shape[1], self._half, self._before_gold, **self._flags,
-            )  # fmt: skip
+                chunks.worker,
+                chunks.begin,
+                chunks.end,
+                rows.kind,
+                *self._cavity,
+                *self._grid,
+                mass,
+                among,
+                *new,
+                self._shape[1],
+                self._half,
+                self._before_gold,
+                **self._flags,
+            )
         part = torch.full((1,), damping, dtype=torch.float64, device=mass.device)
         _update[(triton.cdiv(len(rows), _BLOCK),)](
-            rows.worker, *self._votes, marked.view(torch.int8), part, *new, len(rows),
-            self._before_gold, CLIP=clip, FAMILY=self._flags["FAMILY"], LEAST=_LEAST, B=_BLOCK,
-        )  # fmt: skip
+            rows.worker,
+            *self._votes,
+            marked.view(torch.int8),
+            part,
+            *new,
+            len(rows),
+            self._before_gold,
+            CLIP=clip,
+            FAMILY=self._flags["FAMILY"],
+            LEAST=_LEAST,
+            B=_BLOCK,
+        )
         return new
 
     def _launch_messages(self, out: Tensor) -> None:
@@ -472,14 +627,12 @@ class GridPasses:
         where = chunks.worker, chunks.begin, chunks.end, rows.n
         if self._reliability_only:
             _reliability_messages[(count,)](
-                *where, *self._cavity[:2], *self._grid[:3], out, n_types, self._half,
-                **self._reliability_flags(),
-            )  # fmt: skip
+                *where, *self._cavity[:2], *self._grid[:3], out, n_types, self._half, **self._reliability_flags()
+            )
             return
         _messages[(count, triton.cdiv(n_types, self._flags["T"]))](
-            *where, rows.kind, *self._cavity, *self._grid, out, n_types, self._half,
-            self._before_gold, **self._flags,
-        )  # fmt: skip
+            *where, rows.kind, *self._cavity, *self._grid, out, n_types, self._half, self._before_gold, **self._flags
+        )
 
     def _reliability_flags(self) -> dict[str, Any]:
         wide = self._half_wide

@@ -1,7 +1,7 @@
 """Triton kernels over pairs and votes that add up in fixed point: one sweep each.
 
-Sums are whole multiples of a power of two in integers of 64 bits, as in `sums`: atomic additions of
-integers give the same bytes in any order.
+Sums are whole multiples of a power of two in integers of 64 bits, as in `sums`: atomic additions of integers give the
+same bytes in any order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _whole(x):
 @triton.jit
 def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
     """Add whole numbers to the sums of their items; `index` has the item of every place i."""
-    # What a run adds is the running sum at its end less that before it: exact, for integers wrap
-    # around. Correct, if slower, where items do not stand together.
+    # What a run adds is the running sum at its end less that before it: exact, for integers wrap around. Correct, if
+    # slower, where items do not stand together.
     running = tl.cumsum(tl.where(good, whole, 0), axis=0)
     more = (i + 1 < count) & (tl.arange(0, B) < B - 1)
     following = tl.load(index + i + 1, mask=more, other=0)
@@ -40,10 +40,7 @@ def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
 
 
 @triton.jit
-def _flow(
-    low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, RUNS: tl.constexpr,
-    B: tl.constexpr,
-):  # fmt: skip
+def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, RUNS: tl.constexpr, B: tl.constexpr):
     """Weight·(v[low] - v[high]) to low and, of opposite sign, to high; or the weight to both."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -63,9 +60,7 @@ def _flow(
 
 
 @triton.jit
-def _pair_sums(
-    offsets, order, sign, n, tau, nu, a_out, h_out, count, ONES: tl.constexpr, B: tl.constexpr
-):  # fmt: skip
+def _pair_sums(offsets, order, sign, n, tau, nu, a_out, h_out, count, ONES: tl.constexpr, B: tl.constexpr):
     """Σ n·τ and Σ ±n·ν over the votes on every pair, in their order."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -86,9 +81,7 @@ def _pair_sums(
 
 
 @triton.jit
-def _received(
-    low, high, a, h, up_a, up_h, diagonal, rhs, count, B: tl.constexpr
-):  # fmt: skip
+def _received(low, high, a, h, up_a, up_h, diagonal, rhs, count, B: tl.constexpr):
     """Add the weight of a pair to both its items, and ±h, in fixed point."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -103,9 +96,8 @@ def _received(
 
 @triton.jit
 def _posteriors(
-    low, high, means, variance, a, h, effect, out, count, EFFECT: tl.constexpr,
-    LEAST: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
+    low, high, means, variance, a, h, effect, out, count, EFFECT: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr
+):
     """E and V of every pair in turn, its effect included."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -124,9 +116,22 @@ def _posteriors(
 
 @triton.jit
 def _sweep(
-    low, high, weight, to_low, to_high, precision, settled, bound, up, new_low, new_high, sums,
-    found, count, B: tl.constexpr,
-):  # fmt: skip
+    low,
+    high,
+    weight,
+    to_low,
+    to_high,
+    precision,
+    settled,
+    bound,
+    up,
+    new_low,
+    new_high,
+    sums,
+    found,
+    count,
+    B: tl.constexpr,
+):
     """Compute new messages, their sums per item, and how many moved or failed."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -139,12 +144,8 @@ def _sweep(
     low_message, high_message = W * W / lb, W * W / la
     most, scale = tl.load(bound), tl.load(up)
     proper = (la > 0.0) & (lb > 0.0) & (low_message <= most) & (high_message <= most)
-    moved = (tl.abs(low_message - old_low) > tl.load(settled + a, mask=good, other=0.0)).to(
-        tl.int64
-    )
-    moved += (tl.abs(high_message - old_high) > tl.load(settled + b, mask=good, other=0.0)).to(
-        tl.int64
-    )
+    moved = (tl.abs(low_message - old_low) > tl.load(settled + a, mask=good, other=0.0)).to(tl.int64)
+    moved += (tl.abs(high_message - old_high) > tl.load(settled + b, mask=good, other=0.0)).to(tl.int64)
     tl.store(new_low + i, low_message, mask=good)
     tl.store(new_high + i, high_message, mask=good)
     kept = good & proper
@@ -155,18 +156,14 @@ def _sweep(
     tl.atomic_add(found + 1, wrong, sem="relaxed")
 
 
-def laplacian_product(
-    low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool
-) -> Tensor:
+def laplacian_product(low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool) -> Tensor:
     """Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are together."""
     sums = torch.zeros(len(v), dtype=torch.int64, device=v.device)
     _launch(_flow, len(weight), low, high, weight, v, scale.up, sums, DIAGONAL=False, RUNS=runs)
     return scale.values(sums)
 
 
-def laplacian_diagonal(
-    low: Tensor, high: Tensor, weight: Tensor, n_items: int, scale: FixedPoint
-) -> Tensor:
+def laplacian_diagonal(low: Tensor, high: Tensor, weight: Tensor, n_items: int, scale: FixedPoint) -> Tensor:
     """Weights added up by item."""
     sums = torch.zeros(n_items, dtype=torch.int64, device=weight.device)
     given = low, high, weight, weight, scale.up, sums
@@ -175,9 +172,8 @@ def laplacian_diagonal(
 
 
 def pair_sums(
-    offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor,
-    kind: torch.dtype, ones: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, kind: torch.dtype, ones: bool
+) -> tuple[Tensor, Tensor]:
     """Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind; `ones`: no weights."""
     count = len(offsets) - 1
     a, h = (torch.empty(count, dtype=kind, device=tau.device) for _ in range(2))
@@ -185,9 +181,7 @@ def pair_sums(
     return a, h
 
 
-def received(
-    low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most: int
-) -> tuple[Tensor, Tensor]:
+def received(low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most: int) -> tuple[Tensor, Tensor]:
     """Return the diagonal and the right-hand side of what items receive."""
     sums = torch.zeros((2, n_items), dtype=torch.int64, device=a.device)
     scales = [FixedPoint(torch.linalg.vector_norm(x, torch.inf), most) for x in (a, h)]
@@ -196,21 +190,26 @@ def received(
 
 
 def pair_posteriors(
-    low: Tensor, high: Tensor, means: Tensor, variance: Tensor, a: Tensor, h: Tensor, effect: float,
-    least: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    low: Tensor, high: Tensor, means: Tensor, variance: Tensor, a: Tensor, h: Tensor, effect: float, least: float
+) -> tuple[Tensor, Tensor]:
     """E and V of every pair, next to each other in memory."""
     out = torch.empty((len(low), 2), dtype=variance.dtype, device=low.device)
     exact = torch.full((1,), effect, dtype=torch.float64, device=low.device)
-    _launch(_posteriors, len(low), low, high, means, variance, a, h, exact, out,
-            EFFECT=bool(effect), LEAST=least)  # fmt: skip
+    _launch(_posteriors, len(low), low, high, means, variance, a, h, exact, out, EFFECT=bool(effect), LEAST=least)
     return out[:, 0], out[:, 1]
 
 
 def sweep(
-    low: Tensor, high: Tensor, weight: Tensor, to_low: Tensor, to_high: Tensor, precision: Tensor,
-    settled: Tensor, bound: Tensor, most: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    low: Tensor,
+    high: Tensor,
+    weight: Tensor,
+    to_low: Tensor,
+    to_high: Tensor,
+    precision: Tensor,
+    settled: Tensor,
+    bound: Tensor,
+    most: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return new messages to both ends, their sums per item, and how many moved and failed."""
     # A message above the bound counts as failed.
     new = [torch.empty_like(to_low), torch.empty_like(to_high)]
@@ -218,9 +217,8 @@ def sweep(
     sums = torch.zeros(len(precision), dtype=torch.int64, device=weight.device)
     found = torch.zeros(2, dtype=torch.int64, device=weight.device)
     _launch(
-        _sweep, len(weight), low, high, weight, to_low, to_high, precision, settled, bound,
-        scale.up, *new, sums, found,
-    )  # fmt: skip
+        _sweep, len(weight), low, high, weight, to_low, to_high, precision, settled, bound, scale.up, *new, sums, found
+    )
     return new[0], new[1], scale.values(sums), found
 
 

@@ -1,8 +1,8 @@
 """Conjugate gradients on a GPU where starting kernels one by one would take the time.
 
-Entries are held by item, so that a product adds up in a fixed order without atomics. A step is two
-kernels: the product, and all that happens to vectors, in one program. Steps are recorded once as a
-CUDA graph and played again; after the last one that is needed they do nothing.
+Entries are held by item, so that a product adds up in a fixed order without atomics. A step is two kernels: the
+product, and all that happens to vectors, in one program. Steps are recorded once as a CUDA graph and played again;
+after the last one that is needed they do nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _EACH = 8  # steps of a graph
 _BLOCK, _WARPS = 4096, 16
-# Places in the state: rᵀz, rᵀr, steps taken, whether to go on, the squared goal, the shift, the
-# squared tolerance.
+# Places in the state: rᵀz, rᵀr, steps taken, whether to go on, the squared goal, the shift, the squared tolerance.
 _GAIN, _SQUARE, _STEPS, _ALIVE, _GOAL, _SHIFT, _TOLERANCE = range(7)
 
 
@@ -58,10 +57,7 @@ def item_index(first: Tensor, second: Tensor, n_items: int) -> ItemIndex:
 
 
 @triton.jit
-def _gather(
-    offsets, pair, other, pair_weight, x, rhs, weight, diagonal, inverse, residual, state,
-    B: tl.constexpr,
-):  # fmt: skip
+def _gather(offsets, pair, other, pair_weight, x, rhs, weight, diagonal, inverse, residual, state, B: tl.constexpr):
     """Of an item: weights in the order of entries, diagonal, and the residual at x."""
     item = tl.program_id(0)
     begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
@@ -180,38 +176,43 @@ class Problem(NamedTuple):
         """Room for systems of these entries."""
         n, device = len(index.offsets) - 1, index.offsets.device
         sizes = (*[n] * 7, len(index.pair), 8)  # of all that follows the entries
-        return Problem(index,
-            *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes))  # fmt: skip
+        return Problem(index, *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes))
 
 
 def begin_solve(at: Problem) -> None:
     """Compute the first direction from the residual and the inverse."""
-    _begin[(1,)](
-        at.rhs, at.residual, at.inverse, at.direction, at.state, len(at.x), B=_BLOCK,
-        num_warps=_WARPS,
-    )  # fmt: skip
+    _begin[(1,)](at.rhs, at.residual, at.inverse, at.direction, at.state, len(at.x), B=_BLOCK, num_warps=_WARPS)
 
 
 def gather_weights(at: Problem, pair_weight: Tensor) -> None:
     """Entries from the weights of pairs, and the residual at x."""
     index = at.entries
     _gather[(len(at.x),)](
-        index.offsets, index.pair, index.other, pair_weight, at.x, at.rhs, at.weight, at.diagonal,
-        at.inverse, at.residual, at.state, B=index.block, num_warps=1,
-    )  # fmt: skip
+        index.offsets,
+        index.pair,
+        index.other,
+        pair_weight,
+        at.x,
+        at.rhs,
+        at.weight,
+        at.diagonal,
+        at.inverse,
+        at.residual,
+        at.state,
+        B=index.block,
+        num_warps=1,
+    )
 
 
 def one_step(at: Problem) -> None:
     """Compute the product with the direction, then update all vectors."""
     index = at.entries
     _product[(len(at.x),)](
-        index.offsets, index.other, at.weight, at.diagonal, at.direction, at.image, at.state,
-        B=index.block, num_warps=1,
-    )  # fmt: skip
+        index.offsets, index.other, at.weight, at.diagonal, at.direction, at.image, at.state, B=index.block, num_warps=1
+    )
     _vectors[(1,)](
-        at.x, at.residual, at.direction, at.inverse, at.image, at.state, len(at.x), B=_BLOCK,
-        num_warps=_WARPS,
-    )  # fmt: skip
+        at.x, at.residual, at.direction, at.inverse, at.image, at.state, len(at.x), B=_BLOCK, num_warps=_WARPS
+    )
 
 
 class Recorded:
@@ -222,8 +223,8 @@ class Recorded:
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type != "cuda":
             return
-        # Not by `torch.cuda.graph`, which collects garbage and empties all caches first: buffers of
-        # the host would be allocated anew, which takes longer than a small fit.
+        # Not by `torch.cuda.graph`, which collects garbage and empties all caches first: buffers of the host would be
+        # allocated anew, which takes longer than a small fit.
         graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         torch.cuda.synchronize(device)
         with torch.cuda.stream(aside):

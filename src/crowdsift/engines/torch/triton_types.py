@@ -60,9 +60,26 @@ def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, 
 
 @triton.jit
 def _posterior(
-    messages, family, low, high, prior, levels, cells, place, regular, q, given, logs, tops,
-    shares, n_types, half, before_gold, FAMILY: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    messages,
+    family,
+    low,
+    high,
+    prior,
+    levels,
+    cells,
+    place,
+    regular,
+    q,
+    given,
+    logs,
+    tops,
+    shares,
+    n_types,
+    half,
+    before_gold,
+    FAMILY: tl.constexpr,
+    T: tl.constexpr,
+):
     """q(t) of a worker, that among regular types, log Σ prior·exp(message), largest message."""
     worker = tl.program_id(0)
     t = tl.arange(0, T)
@@ -102,9 +119,22 @@ def _cell(levels, place, half):
 
 @triton.jit
 def _refine(
-    messages, tops, low, high, levels, new_low, new_high, changed, n_types, half, n_widths,
-    NARROW: tl.constexpr, SPAN: tl.constexpr, SLACK: tl.constexpr, H: tl.constexpr,
-):  # fmt: skip
+    messages,
+    tops,
+    low,
+    high,
+    levels,
+    new_low,
+    new_high,
+    changed,
+    n_types,
+    half,
+    n_widths,
+    NARROW: tl.constexpr,
+    SPAN: tl.constexpr,
+    SLACK: tl.constexpr,
+    H: tl.constexpr,
+):
     """Compute the ends of a grid that resolves a worker's likelihood; see `adaptive_grid`."""
     worker = tl.program_id(0)
     i = tl.arange(0, H)
@@ -115,8 +145,7 @@ def _refine(
     level = tl.where(has, adaptive_level(i + 1, lo, hi, half), common)
     before = tl.load(levels + i - 1, mask=good & (i > 0), other=0.0)
     after = tl.load(levels + i + 1, mask=i < half - 1, other=0.0)
-    cell = 0.5 * (tl.where(i < half - 1, after, 2.0 * common - before)
-                  - tl.where(i > 0, before, 2.0 * common - after))  # fmt: skip
+    cell = 0.5 * (tl.where(i < half - 1, after, 2.0 * common - before) - tl.where(i > 0, before, 2.0 * common - after))
     cell = tl.where(has, (hi - lo) / tl.maximum(half - 1, 1), cell)
     size = tl.zeros([H], tl.float64)
     row = worker.to(tl.int64) * n_types
@@ -174,11 +203,26 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
     logs, tops, shares = (empty(workers) for _ in range(3))
     _, place, _, _, regular = types.single_points()
     _posterior[(workers,)](
-        types.messages, logs if family is None else family, types.low, types.high, prior, levels,
-        types.cells(), place, regular, q, q if given is None else given, logs, tops, shares, count,
-        len(levels), types.before_gold, FAMILY=family is not None,
+        types.messages,
+        logs if family is None else family,
+        types.low,
+        types.high,
+        prior,
+        levels,
+        types.cells(),
+        place,
+        regular,
+        q,
+        q if given is None else given,
+        logs,
+        tops,
+        shares,
+        count,
+        len(levels),
+        types.before_gold,
+        FAMILY=family is not None,
         T=triton.next_power_of_2(count),
-    )  # fmt: skip
+    )
     return Posterior(q, given, logs, tops, shares)
 
 
@@ -189,9 +233,21 @@ def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> 
     half = len(types.levels)
     if types.before_gold:
         _refine[(types.before_gold,)](
-            types.messages, tops, types.low, types.high, types.levels, low, high, changed,
-            types.messages.shape[1], half, len(types.shape.widths), NARROW=constants[0],
-            SPAN=constants[1], SLACK=constants[2], H=triton.next_power_of_2(half),
-        )  # fmt: skip
+            types.messages,
+            tops,
+            types.low,
+            types.high,
+            types.levels,
+            low,
+            high,
+            changed,
+            types.messages.shape[1],
+            half,
+            len(types.shape.widths),
+            NARROW=constants[0],
+            SPAN=constants[1],
+            SLACK=constants[2],
+            H=triton.next_power_of_2(half),
+        )
     types.set_ends(low, high)
     return changed.sum()

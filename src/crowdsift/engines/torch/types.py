@@ -52,8 +52,8 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
 class Transfer(NamedTuple):
     """What prior mass at a type and at its two neighbours adds to a type's share, a row per worker.
 
-    Interpolating the prior to a worker's grid, weighing by the likelihood and sharing out among
-    neighbours again couples a type of the common grid with its neighbours only.
+    Interpolating the prior to a worker's grid, weighing by the likelihood and sharing out among neighbours again
+    couples a type of the common grid with its neighbours only.
     """
 
     same: Tensor
@@ -111,8 +111,9 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
 
     return Transfer(
         gathered((at, (1.0 - to_upper) * of_lower), (at + 1, to_upper * of_upper)),
-        gathered((at, (1.0 - to_upper) * of_upper)), gathered((at + 1, to_upper * of_lower)),
-    )  # fmt: skip
+        gathered((at, (1.0 - to_upper) * of_upper)),
+        gathered((at + 1, to_upper * of_lower)),
+    )
 
 
 def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -165,9 +166,13 @@ class TypeState:
     """
 
     def __init__(
-        self, shape: WorkerTypes, n_workers: int, n_gold: int, device: torch.device,
+        self,
+        shape: WorkerTypes,
+        n_workers: int,
+        n_gold: int,
+        device: torch.device,
         rooms: dict[object, CountRoom] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.shape, self._n, self.before_gold = shape, n_workers, n_workers - n_gold
         self._device = device
         self._levels: Vector | None = None
@@ -215,8 +220,9 @@ class TypeState:
         regular = np.arange(self.n_types()) < self.n_regular()
         columns = (
             np.concatenate([np.repeat(widths, size), side_only_widths]),
-            np.concatenate([np.zeros(self.n_regular()), side_only]), regular.astype(np.float64),
-        )  # fmt: skip
+            np.concatenate([np.zeros(self.n_regular()), side_only]),
+            regular.astype(np.float64),
+        )
         return Points(*(self._numbers(column) for column in columns))
 
     def single_points(self) -> tuple[Tensor, ...]:
@@ -251,9 +257,8 @@ class TypeState:
         return found
 
     def posterior(
-        self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None,
-        rows: slice = slice(None),
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None, rows: slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
         """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
         messages = self.messages[rows]
         priors = self._priors(prior, own, among, rows)
@@ -286,9 +291,8 @@ class TypeState:
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
         """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker."""
-        # Masses of adaptive grids go to their neighbours on the common grid: the prior is
-        # interpolated to a worker's grid, which is linear, and so is the sharing out of its
-        # posterior, up to a factor.
+        # Masses of adaptive grids go to their neighbours on the common grid: the prior is interpolated to a worker's
+        # grid, which is linear, and so is the sharing out of its posterior, up to a factor.
         if own is None:
             return self._held_matrices().counts(self._numbers(prior), workers)
         direct, banded = self._relative_likelihoods()
@@ -341,9 +345,7 @@ class TypeState:
         """Adaptive grids times the factor."""
         self.set_ends(self.low * factor, self.high * factor)
 
-    def _priors(
-        self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice
-    ) -> Tensor:
+    def _priors(self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice) -> Tensor:
         """Return the prior of some workers on their adaptive grids, a row each."""
         numbers = torch.arange(self._n, device=self._device)[rows]
         if own is None:

@@ -1,9 +1,9 @@
 """Vectors over items and workers that stay on the device, and that NumPy's functions know.
 
-Solvers are written in NumPy. Beside a GPU, what they do to vectors of a million items would take
-longer than the passes over a hundred million votes, and so would sending them to and fro. NumPy
-asks its arguments how an operation is done (`__array_ufunc__`, `__array_function__`): here it is
-done there. What is not known here is done on the host, with the same result.
+Solvers are written in NumPy. Beside a GPU, what they do to vectors of a million items would take longer than the passes
+over a hundred million votes, and so would sending them to and fro. NumPy asks its arguments how an operation is done
+(`__array_ufunc__`, `__array_function__`): here it is done there. What is not known here is done on the host, with the
+same result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# From so many entries on a vector stays where it is; below, starting a kernel takes longer than
-# the work of the host.
+# From so many entries on a vector stays where it is; below, starting a kernel takes longer than the work of the host.
 _LONG = 1 << 15
 _MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
 
@@ -231,18 +230,42 @@ def _power(x: Tensor, k: Tensor) -> Tensor:
 
 
 _UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {
-    np.add: torch.add, np.subtract: torch.subtract, np.multiply: torch.multiply,
-    np.divide: torch.divide, np.negative: torch.negative, np.absolute: torch.abs,
-    np.power: _power, np.square: torch.square, np.sqrt: torch.sqrt, np.exp: torch.exp,
-    np.log: torch.log, np.maximum: torch.maximum, np.minimum: torch.minimum,
-    np.isfinite: torch.isfinite, np.greater: torch.gt, np.greater_equal: torch.ge,
-    np.less: torch.lt, np.less_equal: torch.le, np.equal: torch.eq, np.not_equal: torch.ne,
-    np.logical_and: torch.logical_and, np.logical_not: torch.logical_not,
-    np.bitwise_and: torch.bitwise_and, np.matmul: torch.dot,
-}  # fmt: skip
+    np.add: torch.add,
+    np.subtract: torch.subtract,
+    np.multiply: torch.multiply,
+    np.divide: torch.divide,
+    np.negative: torch.negative,
+    np.absolute: torch.abs,
+    np.power: _power,
+    np.square: torch.square,
+    np.sqrt: torch.sqrt,
+    np.exp: torch.exp,
+    np.log: torch.log,
+    np.maximum: torch.maximum,
+    np.minimum: torch.minimum,
+    np.isfinite: torch.isfinite,
+    np.greater: torch.gt,
+    np.greater_equal: torch.ge,
+    np.less: torch.lt,
+    np.less_equal: torch.le,
+    np.equal: torch.eq,
+    np.not_equal: torch.ne,
+    np.logical_and: torch.logical_and,
+    np.logical_not: torch.logical_not,
+    np.bitwise_and: torch.bitwise_and,
+    np.matmul: torch.dot,
+}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.zeros_like: _like(0.0), np.ones_like: _like(1.0), np.empty_like: _like(None),
-    np.sum: _reduced("sum"), np.mean: _reduced("mean"), np.max: _reduced("max"),
-    np.min: _reduced("min"), np.any: _reduced("any"), np.all: _reduced("all"),
-    np.linalg.norm: _norm, np.clip: _clipped, np.concatenate: _joined,
-}  # fmt: skip
+    np.zeros_like: _like(0.0),
+    np.ones_like: _like(1.0),
+    np.empty_like: _like(None),
+    np.sum: _reduced("sum"),
+    np.mean: _reduced("mean"),
+    np.max: _reduced("max"),
+    np.min: _reduced("min"),
+    np.any: _reduced("any"),
+    np.all: _reduced("all"),
+    np.linalg.norm: _norm,
+    np.clip: _clipped,
+    np.concatenate: _joined,
+}

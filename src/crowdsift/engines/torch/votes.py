@@ -44,9 +44,7 @@ class VotePart(NamedTuple):
 class VoteTensors(PassCount):
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
-    def __init__(
-        self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None
-    ) -> None:
+    def __init__(self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None) -> None:
         self.device = device
         super().__init__(counted_with)
         # What passes record once for these votes; their modules know the kinds.
@@ -58,8 +56,7 @@ class VoteTensors(PassCount):
         self.second = self.codes(comparisons.second)
         self.offsets = self._plain(comparisons.offsets)
         workers = torch.arange(self.n_workers, dtype=torch.int32, device=device)
-        self.worker = torch.repeat_interleave(workers, self.offsets.diff(),
-                                              output_size=len(comparisons))  # fmt: skip
+        self.worker = torch.repeat_interleave(workers, self.offsets.diff(), output_size=len(comparisons))
         self.y = self._plain(comparisons.outcome)
         self.n = self._plain(comparisons.weight)
         given = comparisons.features
@@ -80,8 +77,10 @@ class VoteTensors(PassCount):
             wrong = (codes < 0) | (codes >= self.n_items)
             if len(codes) and bool(wrong.any()):
                 row = int(wrong.to(torch.uint8).argmax())
-                raise RequestError(f"comparison {row + 1} has the item code {int(codes[row])}, but "
-                                   f"there are {self.n_items} items, numbered from 0")  # fmt: skip
+                raise RequestError(
+                    f"comparison {row + 1} has the item code {int(codes[row])}, but "
+                    f"there are {self.n_items} items, numbered from 0"
+                )
 
     def total_weight(self) -> float:
         """Return the number of votes, counted with their weights."""
@@ -89,8 +88,10 @@ class VoteTensors(PassCount):
 
     def ties_are_outcomes(self) -> bool:
         """Whether there are ties, and no other outcome between 0 and 1."""
-        kinds = [torch.stack([(y == 0.5).any(), ((y != 0.5) & (y > 0.0) & (y < 1.0)).any()])
-                 for y in self.y.split(_PART[self.device.type])]  # fmt: skip
+        kinds = [
+            torch.stack([(y == 0.5).any(), ((y != 0.5) & (y > 0.0) & (y < 1.0)).any()])
+            for y in self.y.split(_PART[self.device.type])
+        ]
         ties, soft = torch.stack(kinds).any(dim=0).tolist() if kinds else (False, False)
         return bool(ties and not soft)
 
@@ -112,9 +113,13 @@ class VoteTensors(PassCount):
         for begin in range(0, len(self), size):
             rows = slice(begin, min(begin + size, len(self)))
             yield VotePart(
-                rows, self.first[rows], self.second[rows], self.worker[rows],
-                self.y[rows].to(torch.float64), self.n[rows].to(torch.float64),
-            )  # fmt: skip
+                rows,
+                self.first[rows],
+                self.second[rows],
+                self.worker[rows],
+                self.y[rows].to(torch.float64),
+                self.n[rows].to(torch.float64),
+            )
 
     def item_sums(self, bound: Tensor) -> ItemSums:
         """Return sums by item of values of at most the bound."""

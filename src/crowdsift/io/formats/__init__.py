@@ -1,9 +1,9 @@
 """Formats in which tools write votes: what a format is, and which ones are known.
 
-A format says by which columns it is recognised, which column has which role, and what answers mean.
-Ours are listed below; other packages add theirs by entry points of the group `crowdsift.formats`
-(docs/extending.md, "Add a format"). Either way a name such as "package.module:NAME" leads to a
-`Format` or to several in a tuple, which is imported only when votes are not in our own columns.
+A format says by which columns it is recognised, which column has which role, and what answers mean. Ours are listed
+below; other packages add theirs by entry points of the group `crowdsift.formats` (docs/extending.md, "Add a format").
+Either way a name such as "package.module:NAME" leads to a `Format` or to several in a tuple, which is imported only
+when votes are not in our own columns.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ OURS = {
     "verdicts": "crowdsift.io.formats.judges:VERDICTS",
     "comparative-judgement": "crowdsift.io.formats.judges:COMPARATIVE_JUDGEMENT",
     "arena-n": "crowdsift.io.formats.rankings:ARENA_N",
-    "mtbench": "crowdsift.io.formats.arena:MTBENCH", "arena": "crowdsift.io.formats.arena:ARENA",
-    "trl": "crowdsift.io.formats.trl:TRL", "mturk": "crowdsift.io.formats.platforms:MTURK",
+    "mtbench": "crowdsift.io.formats.arena:MTBENCH",
+    "arena": "crowdsift.io.formats.arena:ARENA",
+    "trl": "crowdsift.io.formats.trl:TRL",
+    "mturk": "crowdsift.io.formats.platforms:MTURK",
     "toloka": "crowdsift.io.formats.platforms:TOLOKA",
     "crowd-kit": "crowdsift.io.formats.platforms:CROWD_KIT",
     "label-studio": "crowdsift.io.formats.label_studio:LABEL_STUDIO",
@@ -43,41 +45,39 @@ OURS = {
     "ratings": "crowdsift.io.formats.rankings:RATINGS",
     "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
-}  # fmt: skip
+}
 # The two sides as people name columns and answers.
-SIDE_WORDS = (
-    ("left", "right"), ("a", "b"), ("1", "2"), ("first", "second"), ("one", "two"), ("0", "1"),
-    ("x", "y"),
-)  # fmt: skip
+SIDE_WORDS = (("left", "right"), ("a", "b"), ("1", "2"), ("first", "second"), ("one", "two"), ("0", "1"), ("x", "y"))
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
 # Graded answers: the side, and by how much it is better (docs/formats.md, "Graded answers").
 GRADED = {
-    "a>>>b": ("left", 3), "b>>>a": ("right", 3),
-    **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)), **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
-    **dict.fromkeys(("a=b", "b=a"), ("tie", 0)), **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
+    "a>>>b": ("left", 3),
+    "b>>>a": ("right", 3),
+    **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)),
+    **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
+    **dict.fromkeys(("a=b", "b=a"), ("tie", 0)),
+    **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
     **dict.fromkeys(("b>>a", "a<<b"), ("right", 2)),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Format:
     """Describe a format of votes, which is recognised by its columns.
 
-    `name`, `title`: as ``--format`` names it, and in words; `columns`: for every role (those of our
-    own layouts, and ``context``) the possible names of its column, the first one present counts;
-    `needs`: the roles it must have; `marks`, `without`: further columns that must be present
-    (* stands for any letters) or absent; `values`: the meaning of answers: left, right, tie,
-    "both bad", or "" for none; `unique`: columns that name a row, which may be repeated; `noted`: a
-    column, a value, and words for the rows with that value, which are counted; `workers`, `pooled`:
-    whether there are workers, and whether votes without one are pooled; `span`: the outcomes by
-    which the first and the second item win, if not 1 and 0, and their name; `draws`: further
-    numbers that mean a tie; `sets_aside`: whether rows that compare an item with itself, or lack an
-    item or a worker, are counted instead of refused; `seconds`: the column of the time an answer
-    took; `dependent`: a column of which equal values mark dependence; `replies`: whether items are
-    replies to a prompt, their context; `pairs`, `answers`: how names of columns of items and
-    of the answer begin; `words`: whether answers are words for sides, such as A, B and equal;
-    `decode`: finds the answer in a cell such as JSON, None if the cell is it; `unfold`: makes
-    votes of nested rows, given the table, the roles and a condition, None if a row is a vote.
+    `name`, `title`: as ``--format`` names it, and in words; `columns`: for every role (those of our own layouts, and
+    ``context``) the possible names of its column, the first one present counts; `needs`: the roles it must have;
+    `marks`, `without`: further columns that must be present (* stands for any letters) or absent; `values`: the meaning
+    of answers: left, right, tie, "both bad", or "" for none; `unique`: columns that name a row, which may be repeated;
+    `noted`: a column, a value, and words for the rows with that value, which are counted; `workers`, `pooled`: whether
+    there are workers, and whether votes without one are pooled; `span`: the outcomes by which the first and the second
+    item win, if not 1 and 0, and their name; `draws`: further numbers that mean a tie; `sets_aside`: whether rows that
+    compare an item with itself, or lack an item or a worker, are counted instead of refused; `seconds`: the column of
+    the time an answer took; `dependent`: a column of which equal values mark dependence; `replies`: whether items are
+    replies to a prompt, their context; `pairs`, `answers`: how names of columns of items and of the answer begin;
+    `words`: whether answers are words for sides, such as A, B and equal; `decode`: finds the answer in a cell such as
+    JSON, None if the cell is it; `unfold`: makes votes of nested rows, given the table, the roles and a condition, None
+    if a row is a vote.
     """
 
     name: str
@@ -138,8 +138,9 @@ class Format:
         own = {*self.columns, *self.needs, "worker", "weight"}
         if set(mapped) - own or set(self.without) & set(names):
             return False
-        same = all(role in ("worker", "weight") or name in self.columns.get(role, (name,))
-                   for role, name in mapped.items())  # fmt: skip
+        same = all(
+            role in ("worker", "weight") or name in self.columns.get(role, (name,)) for role, name in mapped.items()
+        )
         return same and not self.find(names, mapped).lacking
 
     def _shown(self, role: str) -> str:
@@ -164,11 +165,10 @@ class Found:
 class Unfolded:
     """Hold columns of votes, and for each vote the number of the record it was made from.
 
-    `record` is the record of every vote, `row` the source row of every record, `aside` the void
-    records with reasons, `empty` the records without an answer, `context` the column of contexts
-    ("" for none), `texts` the whole texts of cut labels. `in_place` maps our columns to those of
-    the source if every row is one vote. For rankings, `ranks` holds the ranks of both items of a
-    vote, and `max_diff` says whether records are best-worst choices (ranks 0, 1, 2).
+    `record` is the record of every vote, `row` the source row of every record, `aside` the void records with reasons,
+    `empty` the records without an answer, `context` the column of contexts ("" for none), `texts` the whole texts of
+    cut labels. `in_place` maps our columns to those of the source if every row is one vote. For rankings, `ranks` holds
+    the ranks of both items of a vote, and `max_diff` says whether records are best-worst choices (ranks 0, 1, 2).
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -212,9 +212,11 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
         if all(isinstance(form, Format) for form in forms):
             return forms
         fault = "it is neither a crowdsift.io.formats.Format nor a tuple of them"
-    raise RequestError(f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): "
-                       f"{fault}; update or remove the package that adds it, or read with --format "
-                       "plain and --columns")  # fmt: skip
+    raise RequestError(
+        f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): "
+        f"{fault}; update or remove the package that adds it, or read with --format "
+        "plain and --columns"
+    )
 
 
 def filter_names(names: Iterable[str], mark: str) -> list[str]:

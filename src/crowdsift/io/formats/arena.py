@@ -13,38 +13,51 @@ if TYPE_CHECKING:
 
 # Of later files "both bad" is an answer of its own; it says no more about the order than a tie.
 _VERDICTS = {
-    "model_a": "left", "model_b": "right", "tie": "tie", "tie (bothbad)": "both bad",
-    "bothbad": "both bad", "both_bad": "both bad", "both bad": "both bad",
-}  # fmt: skip
+    "model_a": "left",
+    "model_b": "right",
+    "tie": "tie",
+    "tie (bothbad)": "both bad",
+    "bothbad": "both bad",
+    "both_bad": "both bad",
+    "both bad": "both bad",
+}
 
 _JUDGED = Format(
-    name="arena", title="Chatbot Arena votes",
+    name="arena",
+    title="Chatbot Arena votes",
     columns={
-        "left": ("model_a",), "right": ("model_b",), "winner": ("winner",),
+        "left": ("model_a",),
+        "right": ("model_b",),
+        "winner": ("winner",),
         "worker": ("judge", "judge_hash", "judge_id", "user_id"),
     },
-    needs=("left", "right", "winner", "worker"), values=_VERDICTS,
+    needs=("left", "right", "winner", "worker"),
+    values=_VERDICTS,
     dependent="evaluation_session_id",
-)  # fmt: skip
+)
 
 # arena-rank reads the same columns without judges.
 _WITHOUT_JUDGES = Format(
-    name="arena-rank", title="battles of models without judges",
+    name="arena-rank",
+    title="battles of models without judges",
     columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)},
     needs=("left", "right", "winner"),
-    without=("judge", "judge_hash", "judge_id", "user_id", "worker"), values=_VERDICTS,
-    workers=False, dependent="evaluation_session_id",
-)  # fmt: skip
+    without=("judge", "judge_hash", "judge_id", "user_id", "worker"),
+    values=_VERDICTS,
+    workers=False,
+    dependent="evaluation_session_id",
+)
 
 
 _SINGLE = Format(
-    name="mtbench", title="MT-bench judgments",
-    columns={
-        "left": ("model_a",), "right": ("model_b",), "winner": ("winner",), "worker": ("judge",),
-    },
-    needs=("left", "right", "winner", "worker"), marks=("question_id", "turn"),
-    without=("tstamp", "language", "anony"), values={**_VERDICTS, "tie (inconsistent)": "tie"},
-)  # fmt: skip
+    name="mtbench",
+    title="MT-bench judgments",
+    columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",), "worker": ("judge",)},
+    needs=("left", "right", "winner", "worker"),
+    marks=("question_id", "turn"),
+    without=("tstamp", "language", "anony"),
+    values={**_VERDICTS, "tie (inconsistent)": "tie"},
+)
 
 
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -65,18 +78,23 @@ def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 
 _BOTH_ORDERS = Format(
-    name="mtbench-pairs", title="MT-bench judgments of an LLM, both orders in a row",
-    columns={"worker": ("judge",)}, needs=("worker",),
-    marks=("model_1", "model_2", "g1_winner", "g2_winner"), unfold=both_games,
-)  # fmt: skip
+    name="mtbench-pairs",
+    title="MT-bench judgments of an LLM, both orders in a row",
+    columns={"worker": ("judge",)},
+    needs=("worker",),
+    marks=("model_1", "model_2", "g1_winner", "g2_winner"),
+    unfold=both_games,
+)
 
 
 ARENA = (_JUDGED, _WITHOUT_JUDGES)
 MTBENCH = (_SINGLE, _BOTH_ORDERS)
 EVALICA = Format(
-    name="evalica", title="pairs of evalica, without workers",
+    name="evalica",
+    title="pairs of evalica, without workers",
     columns={"left": ("left",), "right": ("right",), "winner": ("winner",)},
-    needs=("left", "right", "winner"), without=("worker",),
+    needs=("left", "right", "winner"),
+    without=("worker",),
     values={"left": "left", "right": "right", "tie": "tie", "draw": "tie", "ignore": ""},
     workers=False,
-)  # fmt: skip
+)

@@ -17,24 +17,33 @@ if TYPE_CHECKING:
 
 # A preference of 1 is for the first generator, 2 for the second; 0 was a draw in early versions.
 ALPACA_EVAL = Format(
-    name="alpaca-eval", title="annotations of AlpacaEval",
+    name="alpaca-eval",
+    title="annotations of AlpacaEval",
     columns={
-        "first": ("generator_1",), "second": ("generator_2",), "outcome": ("preference",),
+        "first": ("generator_1",),
+        "second": ("generator_2",),
+        "outcome": ("preference",),
         "worker": ("annotator",),
     },
-    needs=("first", "second", "outcome"), span=(1.0, 2.0, "preference"), draws=(0.0,), pooled=True,
+    needs=("first", "second", "outcome"),
+    span=(1.0, 2.0, "preference"),
+    draws=(0.0,),
+    pooled=True,
     sets_aside=True,
-)  # fmt: skip
+)
 
 _VOTE = ("left", "right", "winner", "worker")
 _BASELINE = "gpt-4-0314"  # of Arena-Hard 0.1, whose rows do not name it
 
 
 def _unfolded(
-    table: Source, names: Sequence[str], condition: str,
-    votes: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]], carried: Sequence[str] = (),
+    table: Source,
+    names: Sequence[str],
+    condition: str,
+    votes: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
+    carried: Sequence[str] = (),
     context: str = "",
-) -> Unfolded:  # fmt: skip
+) -> Unfolded:
     """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
     carried = [name for name in carried if name in table.names]
     wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
@@ -71,10 +80,14 @@ def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> U
 
 
 ARENA_HARD = Format(
-    name="arena-hard", title="judgments of Arena-Hard",
-    columns={"worker": ("judge", "judge_model")}, marks=("model", "games"), pooled=True,
-    sets_aside=True, unfold=two_games,
-)  # fmt: skip
+    name="arena-hard",
+    title="judgments of Arena-Hard",
+    columns={"worker": ("judge", "judge_model")},
+    marks=("model", "games"),
+    pooled=True,
+    sets_aside=True,
+    unfold=two_games,
+)
 
 
 def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -98,15 +111,19 @@ def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
         ways = [("_".join(parts[:i]), "_".join(parts[i:])) for i in range(1, len(parts))]
         splits[key] = [way for way in ways if all(way)]
     often = Counter(name for ways in splits.values() for way in ways for name in way)
-    return {key: max(ways, key=lambda way: (min(often[way[0]], often[way[1]]), way))
-            for key, ways in splits.items() if ways}  # fmt: skip
+    return {
+        key: max(ways, key=lambda way: (min(often[way[0]], often[way[1]]), way)) for key, ways in splits.items() if ways
+    }
 
 
 PANDALM = Format(
-    name="pandalm", title="annotations of PandaLM, one column an annotator",
+    name="pandalm",
+    title="annotations of PandaLM, one column an annotator",
     marks=("cmp_key", "response1", "response2", "annotator*"),
-    values={"1": "left", "2": "right", "0": "tie"}, sets_aside=True, unfold=annotators,
-)  # fmt: skip
+    values={"1": "left", "2": "right", "0": "tie"},
+    sets_aside=True,
+    unfold=annotators,
+)
 
 _BOTH = ("output_1", "output_2")
 _TASKS = ("id", "input", "instruction", "prompt", "question")
@@ -151,25 +168,28 @@ def _final(results: Any) -> Iterator[tuple[bool, Any]]:
 _VERDICT = {
     "columns": {"worker": _PEOPLE},
     "values": {"1": "left", "2": "right", "0": "tie", "output_1": "left", "output_2": "right"},
-    "pooled": True, "sets_aside": True, "unfold": shown_outputs,
-}  # fmt: skip
+    "pooled": True,
+    "sets_aside": True,
+    "unfold": shown_outputs,
+}
 VERDICTS = tuple(
     Format(name="verdicts", title="verdicts on two outputs", marks=marks, **_VERDICT)  # type: ignore[arg-type]
     for marks in ((*_BOTH, "winner", "swap"), (*_BOTH, "results"))
 )
 
 COMPARATIVE_JUDGEMENT = Format(
-    name="comparative-judgement", title="decisions of comparative judgement",
+    name="comparative-judgement",
+    title="decisions of comparative judgement",
     columns={
         "winner": ("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen"),
         "loser": (
             *("candidate_not_chosen", "not_chosen", "notchosen", "usernotchosen"),
             *("person_not_chosen", "item_not_chosen"),
         ),
-        "worker": (
-            *("judge", "judge_id", "judgeid", "judge_name", "username", "assessor"),
-            *("worker", "annotator"),
-        ),
+        "worker": (*("judge", "judge_id", "judgeid", "judge_name", "username", "assessor"), *("worker", "annotator")),
     },
-    needs=("winner", "loser"), pooled=True, sets_aside=True, seconds="time_taken",
-)  # fmt: skip
+    needs=("winner", "loser"),
+    pooled=True,
+    sets_aside=True,
+    seconds="time_taken",
+)

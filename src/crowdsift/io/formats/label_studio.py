@@ -23,16 +23,21 @@ def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str =
     table.load(wanted, condition=condition)
     for number, (data, notes, *task) in enumerate(table.rows(wanted)):
         if not isinstance(data, dict) or not isinstance(notes, list | None):
-            raise table.fault(number, None, "a task of Label Studio has an object 'data' and a "
-                              "list 'annotations'; export the project as JSON")  # fmt: skip
+            raise table.fault(
+                number,
+                None,
+                "a task of Label Studio has an object 'data' and a list 'annotations'; export the project as JSON",
+            )
         left, right = _sides(table, number, data, roles)
         for note in notes or []:
             if not isinstance(note, dict):
                 raise table.fault(number, "annotations", "an annotation that is not an object")
             if note.get("was_cancelled"):
                 aside[len(row)] = "cancelled"
-            entries = (*(data.get(left), data.get(right), _answer(note), _person(note)),
-                       *(note.get("id"), task[0] if task else number))  # fmt: skip
+            entries = (
+                *(data.get(left), data.get(right), _answer(note), _person(note)),
+                *(note.get("id"), task[0] if task else number),
+            )
             for name, entry in zip(columns, entries, strict=True):
                 columns[name].append(entry)
             row.append(number)
@@ -41,9 +46,7 @@ def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str =
     return Unfolded(columns, range(len(row)), row, aside)
 
 
-def _sides(
-    table: Source, number: int, data: dict[str, Any], roles: Mapping[str, str]
-) -> tuple[str, str]:
+def _sides(table: Source, number: int, data: dict[str, Any], roles: Mapping[str, str]) -> tuple[str, str]:
     if "left" in roles and "right" in roles:
         return roles["left"], roles["right"]
     found = side_columns(data)
@@ -53,10 +56,10 @@ def _sides(
         one, two = data
         return one, two
     raise table.fault(
-        number, "data",
-        f"which two of {', '.join(list(data)[:12])} were compared? Say so with --columns "
-        "left=NAME,right=NAME",
-    )  # fmt: skip
+        number,
+        "data",
+        f"which two of {', '.join(list(data)[:12])} were compared? Say so with --columns left=NAME,right=NAME",
+    )
 
 
 def _answer(note: dict[str, Any]) -> Any:
@@ -87,8 +90,7 @@ def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> 
     """One row an annotation of JSON-MIN: data, answer and annotator side by side."""
     names = [name for name in table.names if name not in _MIN]
     wanted = [*names, "annotator", "annotation_id"]
-    columns: dict[str, list[Any]] = {name: []
-                  for name in ("left", "right", "winner", "worker", "annotation")}  # fmt: skip
+    columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner", "worker", "annotation")}
     table.load(wanted, condition=condition)
     for number, entries in enumerate(table.rows(wanted)):
         data = dict(zip(names, entries[: len(names)], strict=True))
@@ -123,12 +125,20 @@ def _selected(value: Any) -> Any:
 
 
 _MIN_EXPORT = Format(
-    name="label-studio", title="JSON-MIN export of Label Studio",
-    columns={"worker": ("annotator",)}, marks=("annotator", "annotation_id", "lead_time"),
-    unique=("annotation",), words=True, unfold=unfold_min,
-)  # fmt: skip
+    name="label-studio",
+    title="JSON-MIN export of Label Studio",
+    columns={"worker": ("annotator",)},
+    marks=("annotator", "annotation_id", "lead_time"),
+    unique=("annotation",),
+    words=True,
+    unfold=unfold_min,
+)
 _EXPORT = Format(
-    name="label-studio", title="JSON export of Label Studio", marks=("data", "annotations"),
-    unique=("task", "annotation"), words=True, unfold=unfold_annotations,
-)  # fmt: skip
+    name="label-studio",
+    title="JSON export of Label Studio",
+    marks=("data", "annotations"),
+    unique=("task", "annotation"),
+    words=True,
+    unfold=unfold_annotations,
+)
 LABEL_STUDIO = (_EXPORT, _MIN_EXPORT)

@@ -1,10 +1,10 @@
 """Crowd platforms: batches of Amazon Mechanical Turk, assignments of Toloka, crowd-kit.
 
-Answers of a batch are columns (Answer.choice), or JSON in one cell (Answer.taskAnswers), as forms
-made of crowd elements give them.
+Answers of a batch are columns (Answer.choice), or JSON in one cell (Answer.taskAnswers), as forms made of crowd
+elements give them.
 
-Rejected assignments are kept: they are votes like others, and what they are worth is for the fit
-to say. The intake counts them, and ``--where "AssignmentStatus != 'Rejected'"`` leaves them out.
+Rejected assignments are kept: they are votes like others, and what they are worth is for the fit to say. The intake
+counts them, and ``--where "AssignmentStatus != 'Rejected'"`` leaves them out.
 """
 
 from __future__ import annotations
@@ -45,27 +45,37 @@ def _answers(value: Any, name: str = "") -> list[str]:
 
 
 MTURK = Format(
-    name="mturk", title="results of a Mechanical Turk batch", columns={"worker": ("WorkerId",)},
-    needs=("left", "right", "winner", "worker"), marks=("AssignmentId",), unique=("AssignmentId",),
-    noted=("AssignmentStatus", "Rejected", "rejected assignments"), pairs="Input.", words=True,
-    answers="Answer.", decode=task_answer,
-)  # fmt: skip
+    name="mturk",
+    title="results of a Mechanical Turk batch",
+    columns={"worker": ("WorkerId",)},
+    needs=("left", "right", "winner", "worker"),
+    marks=("AssignmentId",),
+    unique=("AssignmentId",),
+    noted=("AssignmentStatus", "Rejected", "rejected assignments"),
+    pairs="Input.",
+    words=True,
+    answers="Answer.",
+    decode=task_answer,
+)
 
 TOLOKA = Format(
-    name="toloka", title="assignments of Toloka", columns={"worker": ("ASSIGNMENT:worker_id",)},
-    needs=("left", "right", "winner", "worker"), marks=("ASSIGNMENT:assignment_id",),
-    noted=("ASSIGNMENT:status", "REJECTED", "rejected assignments"), pairs="INPUT:", words=True,
+    name="toloka",
+    title="assignments of Toloka",
+    columns={"worker": ("ASSIGNMENT:worker_id",)},
+    needs=("left", "right", "winner", "worker"),
+    marks=("ASSIGNMENT:assignment_id",),
+    noted=("ASSIGNMENT:status", "REJECTED", "rejected assignments"),
+    pairs="INPUT:",
+    words=True,
     answers="OUTPUT:",
-)  # fmt: skip
+)
 
 CROWD_KIT = Format(
-    name="crowd-kit", title="comparisons of crowd-kit",
-    columns={
-        "left": ("left",), "right": ("right",), "winner": ("label",),
-        "worker": ("worker", "performer"),
-    },
+    name="crowd-kit",
+    title="comparisons of crowd-kit",
+    columns={"left": ("left",), "right": ("right",), "winner": ("label",), "worker": ("worker", "performer")},
     needs=("left", "right", "winner", "worker"),
-)  # fmt: skip
+)
 
 _WORKER, _STATUS = "WorkerId", "AssignmentStatus"
 _APPROVE, _REJECT = "Approve", "Reject"
@@ -83,8 +93,7 @@ def read_batch(table: Source) -> Batch:
     """Take all rows from a table whose columns are all loaded; refuse one that is no batch."""
     if _WORKER not in table.names:
         raise InputError(
-            f"no column {_WORKER}: not the results of a batch, which --mturk-review needs",
-            source=table.source,
+            f"no column {_WORKER}: not the results of a batch, which --mturk-review needs", source=table.source
         )
     rows, broken = list(table.rows(table.names)), table.broken()
     if rows and table.place(0)[0] != table.place(len(rows) - 1)[0]:
@@ -92,20 +101,14 @@ def read_batch(table: Source) -> Batch:
     return Batch(table.names, [row for number, row in enumerate(rows) if number not in broken])
 
 
-def write_review(
-    batch: Batch, suggestions: Mapping[Any, tuple[str, str]], out: str | Path
-) -> dict[str, int]:
+def write_review(batch: Batch, suggestions: Mapping[Any, tuple[str, str]], out: str | Path) -> dict[str, int]:
     r"""Write the batch with Approve or Reject filled in, for upload."""
-    # Assignments of workers to be blocked are rejected with the reason, those to be paid approved;
-    # those of workers to be reviewed, and assignments that were approved or rejected before, are
-    # left as they are. `suggestions`: of every worker the suggestion (pay, review, block) and the
-    # reason.
+    # Assignments of workers to be blocked are rejected with the reason, those to be paid approved; those of workers to
+    # be reviewed, and assignments that were approved or rejected before, are left as they are. `suggestions`: of every
+    # worker the suggestion (pay, review, block) and the reason.
     done = {"approved": 0, "rejected": 0, "open": 0}
     names = dict.fromkeys((*batch.names, _APPROVE, _REJECT))
-    with (
-        replace_file(Path(out)) as draft,
-        draft.open("w", newline="", encoding="utf-8") as file,
-    ):
+    with replace_file(Path(out)) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         for entries in batch.rows:

@@ -1,8 +1,8 @@
 """Rankings: several items in an order, or the best and the worst of them, become pairs.
 
-A ranking of n items says n(n - 1)/2 pairs, but n - 1 of them imply the rest. Each pair has the
-weight 2/n, so that a ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt`
-and `sift` use the rankings themselves, which the ranks beside the pairs give back.
+A ranking of n items says n(n - 1)/2 pairs, but n - 1 of them imply the rest. Each pair has the weight 2/n, so that a
+ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt` and `sift` use the rankings themselves,
+which the ranks beside the pairs give back.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ _ALONE = "rankings of one item"
 
 
 def ranked_pairs(
-    ranking: Iterable[tuple[Any, float]], max_diff: bool = False,
-) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:  # fmt: skip
+    ranking: Iterable[tuple[Any, float]], max_diff: bool = False
+) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
     """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best."""
-    # Items that were not ranked, and those between the best and the worst, say nothing of each
-    # other.
+    # Items that were not ranked, and those between the best and the worst, say nothing of each other.
     items = list(ranking)
     for (one, first), (two, second) in combinations(items, 2):
         if first != second or not (max_diff or first == NOT_RANKED):
@@ -84,9 +83,15 @@ class _Pairs:
         if not self.record:
             raise InputError("no ranking of two items or more in any record", source=table.source)
         return Unfolded(
-            self.columns, self.record, self.rows, self.aside, self.empty, ranks=self.ranks,
-            max_diff=self.max_diff, **more,
-        )  # fmt: skip
+            self.columns,
+            self.record,
+            self.rows,
+            self.aside,
+            self.empty,
+            ranks=self.ranks,
+            max_diff=self.max_diff,
+            **more,
+        )
 
 
 def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -100,9 +105,11 @@ def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") 
         if item in ranking:
             first = table.place(ranking[item][0])[1]
             raise table.fault(
-                row, names[2], f"the item {item!r} is in row {first}, too, by the same worker in "
+                row,
+                names[2],
+                f"the item {item!r} is in row {first}, too, by the same worker in "
                 "the same task; remove one of the rows",
-            )  # fmt: skip
+            )
         ranking[item] = (row, _rank(table, row, names[3], rank))
     pairs = _Pairs()
     for (worker, _), ranking in groups.items():
@@ -168,9 +175,7 @@ def _order(table: Source, row: int, column: str, entry: Any) -> list[list[str]]:
         return [[each] for each in entry]
     places = [[item.strip() for item in group.split("=")] for group in entry.split(">")]
     if not all(item for group in places for item in group):
-        raise table.fault(
-            row, column, f"the ranking {entry!r:.80} has an empty place; write it as A>B=C>D"
-        )
+        raise table.fault(row, column, f"the ranking {entry!r:.80} has an empty place; write it as A>B=C>D")
     return places
 
 
@@ -227,13 +232,9 @@ def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") 
         for role, answer in zip(("best", "worst"), answers, strict=False):
             if answer not in items:
                 shown = ", ".join(map(str, items[:8]))
-                raise table.fault(
-                    row, roles[role], f"{answer!r} is none of the items, which are {shown}"
-                )
+                raise table.fault(row, roles[role], f"{answer!r} is none of the items, which are {shown}")
         if len(answers) == 2 and answers[0] == answers[1]:
-            raise table.fault(
-                row, roles["worst"], f"the best and the worst item are both {answers[0]!r}"
-            )
+            raise table.fault(row, roles["worst"], f"the best and the worst item are both {answers[0]!r}")
         low = _OTHER if len(answers) == 2 else NOT_RANKED
         rank = dict(zip(answers, (_BEST, _WORST), strict=False))
         pairs.add(row, [(item, rank.get(item, low)) for item in items], *who)
@@ -250,8 +251,7 @@ def _named(answer: Any, items: list[Any], row: dict[str, Any]) -> Any:
     return row[answer] if answer not in items and answer in row else answer
 
 
-_RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"),
-          7: ("a>>>b", "a>>b", "a>b", "a=b", "b>a", "b>>a", "b>>>a")}  # fmt: skip
+_RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"), 7: ("a>>>b", "a>>b", "a>b", "a=b", "b>a", "b>>a", "b>>>a")}
 
 
 def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -271,9 +271,11 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
         place = rating - lowest
         if row not in empty and (place not in range(size)):
             raise table.fault(
-                row, names[2], f"the rating {rating:g} is outside the scale of {lowest} to "
+                row,
+                names[2],
+                f"the rating {rating:g} is outside the scale of {lowest} to "
                 f"{lowest + size - 1}; correct it, or leave the cell empty",
-            )  # fmt: skip
+            )
         word = "a=b" if row in empty else _RATED[size][int(place)]
         for name, entry in zip(columns, (*entries[:2], word, *entries[3:]), strict=True):
             columns[name].append(entry)
@@ -285,31 +287,61 @@ _ITEMS = ("items", "options", "models", "shown")
 _ORDERS = {"worker": _WORKER, "ranking": ("ranking", "order"), "items": _ITEMS}
 _BEST_WORST = {"worker": _WORKER, "best": ("best",), "worst": ("worst",), "items": _ITEMS}
 RANKINGS = (
-    Format(name="rankings", title="rankings, a row for every item of each",
-           columns={"worker": _WORKER[:4], "item": ("item",), "rank": ("rank",),
-                    "task": ("task", "task_id", "ranking")},
-           needs=("worker", "item", "rank", "task"), unfold=pairs_of_rows),
-    Format(name="rankings", title='rankings as "A>B=C>D"', columns=_ORDERS, needs=("ranking",),
-           without=("item", "rank", "external_id"), unfold=pairs_of_orders),
-    Format(name="rankings", title="rankings, a column for every place", marks=("rank_1", "rank_2"),
-           columns={"worker": _WORKER, "items": _ITEMS}, unfold=pairs_of_orders),
-)  # fmt: skip
+    Format(
+        name="rankings",
+        title="rankings, a row for every item of each",
+        columns={"worker": _WORKER[:4], "item": ("item",), "rank": ("rank",), "task": ("task", "task_id", "ranking")},
+        needs=("worker", "item", "rank", "task"),
+        unfold=pairs_of_rows,
+    ),
+    Format(
+        name="rankings",
+        title='rankings as "A>B=C>D"',
+        columns=_ORDERS,
+        needs=("ranking",),
+        without=("item", "rank", "external_id"),
+        unfold=pairs_of_orders,
+    ),
+    Format(
+        name="rankings",
+        title="rankings, a column for every place",
+        marks=("rank_1", "rank_2"),
+        columns={"worker": _WORKER, "items": _ITEMS},
+        unfold=pairs_of_orders,
+    ),
+)
 RATINGS = Format(
-    name="ratings", title="ratings of a pair from left to right", needs=("left", "right", "rating"),
-    columns={"worker": _WORKER, "left": ("left",), "right": ("right",),
-             "rating": ("rating", "grade", "likert")}, unfold=votes_of_ratings,
-)  # fmt: skip
+    name="ratings",
+    title="ratings of a pair from left to right",
+    needs=("left", "right", "rating"),
+    columns={"worker": _WORKER, "left": ("left",), "right": ("right",), "rating": ("rating", "grade", "likert")},
+    unfold=votes_of_ratings,
+)
 BEST_WORST = (
-    Format(name="best-worst", title="the best, or the best and the worst, of several",
-           columns=_BEST_WORST, needs=("best", "items"), unfold=pairs_of_best),
-    Format(name="best-worst", title="the best, or the best and the worst, of several columns",
-           columns=_BEST_WORST, needs=("best",), marks=("item_1", "item_2"), unfold=pairs_of_best),
-)  # fmt: skip
+    Format(
+        name="best-worst",
+        title="the best, or the best and the worst, of several",
+        columns=_BEST_WORST,
+        needs=("best", "items"),
+        unfold=pairs_of_best,
+    ),
+    Format(
+        name="best-worst",
+        title="the best, or the best and the worst, of several columns",
+        columns=_BEST_WORST,
+        needs=("best",),
+        marks=("item_1", "item_2"),
+        unfold=pairs_of_best,
+    ),
+)
 ARENA_N = Format(
-    name="arena-n", title="an arena of three or more models", needs=("best",),
-    columns={**_BEST_WORST, "best": ("best", "winner")}, marks=("model_a", "model_b", "model_c"),
+    name="arena-n",
+    title="an arena of three or more models",
+    needs=("best",),
+    columns={**_BEST_WORST, "best": ("best", "winner")},
+    marks=("model_a", "model_b", "model_c"),
     unfold=pairs_of_best,
-)  # fmt: skip
+)
 
 
 _OWN = ("id", "_server_id", "status", "external_id", "metadata", "vectors", "suggestions")
@@ -356,8 +388,7 @@ def _parts(row: dict[str, Any]) -> tuple[dict[str, Any], list[Answer]]:
         elif isinstance(value, list) and value and _is_answer(value[0]):  # older data sets
             fields.pop(name, None)
             answers += [
-                (each.get("user_id"), list(_ranking(each.get("value"))), str(each.get("status")))
-                for each in value
+                (each.get("user_id"), list(_ranking(each.get("value"))), str(each.get("status"))) for each in value
             ]
     return fields, answers
 
@@ -385,14 +416,10 @@ def _ranking(value: Any) -> Iterator[tuple[str, float]]:
             yield str(each), float(place + 1)
 
 
-def _text(
-    table: Source, number: int, fields: dict[str, Any], name: str, whole: dict[str, str]
-) -> str | None:
+def _text(table: Source, number: int, fields: dict[str, Any], name: str, whole: dict[str, str]) -> str | None:
     if name not in fields:
         known = ", ".join(list(fields)[:8])
-        raise table.fault(
-            number, None, f"the ranking names the field {name!r}; the fields are {known}"
-        )
+        raise table.fault(number, None, f"the ranking names the field {name!r}; the fields are {known}")
     text = reply_text(fields[name])
     return None if text is None else _label(text, whole)
 

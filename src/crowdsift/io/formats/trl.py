@@ -1,7 +1,7 @@
 """TRL and Hugging Face preferences: a prompt, the chosen reply and the rejected one.
 
-Replies are text or lists of chat messages. Their prompt is their context: equal texts under two
-prompts are two items. Without a column of prompts these are what both conversations begin with.
+Replies are text or lists of chat messages. Their prompt is their context: equal texts under two prompts are two items.
+Without a column of prompts these are what both conversations begin with.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Source
 
 _COLUMNS = {
-    "winner": ("chosen",), "loser": ("rejected",), "context": ("prompt", "question", "instruction"),
+    "winner": ("chosen",),
+    "loser": ("rejected",),
+    "context": ("prompt", "question", "instruction"),
     "worker": ("annotator", "annotator_id", "worker_id", "worker", "labeler", "user_id"),
     "weight": ("weight",),
-}  # fmt: skip
+}
 # The beginning of the assistant's turn where a conversation is one text.
 _TURNS = ("\n\nAssistant:", "<|assistant|>", "<|im_start|>assistant", "[/INST]")
 
@@ -83,11 +85,14 @@ def _rest(messages: list[Any], shared: int) -> str | None:
 
 TRL = (
     Format(
-        name="trl", title="preferences of TRL", columns=_COLUMNS,
-        needs=("context", "winner", "loser"), replies=True,
+        name="trl", title="preferences of TRL", columns=_COLUMNS, needs=("context", "winner", "loser"), replies=True
     ),
     Format(
-        name="trl", title="preferences of TRL with implicit prompts", columns=_COLUMNS,
-        needs=("winner", "loser"), without=_COLUMNS["context"], unfold=implicit_prompts,
+        name="trl",
+        title="preferences of TRL with implicit prompts",
+        columns=_COLUMNS,
+        needs=("winner", "loser"),
+        without=_COLUMNS["context"],
+        unfold=implicit_prompts,
     ),
-)  # fmt: skip
+)

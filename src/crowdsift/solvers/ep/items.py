@@ -12,41 +12,33 @@ from crowdsift.engines.grid import PairVariances
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import (
-        Factoriser,
-        GridSites,
-        PairPosteriors,
-        PairVariances,
-        SiteSystem,
-    )
+    from crowdsift.engines.grid import Factoriser, GridSites, PairPosteriors, PairVariances, SiteSystem
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-# Messages settled to this times the diagonal, in at most this many sweeps; while scores still move,
-# to a share of what they moved by.
+# Messages settled to this times the diagonal, in at most this many sweeps; while scores still move, to a share of what
+# they moved by.
 _TOLERANCE, _SWEEPS = 1e-5, 30
 _SHARE, _COARSE = 0.01, 3e-4
 # Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
-# Beyond this many items no factorisation is dense. A sparse one of P pairs and n items then takes
-# at least P²/n multiplications, the sum of squared column counts: where that is too much,
-# pairs, which may be as many as votes, need not leave the engine.
+# Beyond this many items no factorisation is dense. A sparse one of P pairs and n items then takes at least P²/n
+# multiplications, the sum of squared column counts: where that is too much, pairs, which may be as many as votes, need
+# not leave the engine.
 _DENSE_ITEMS = 1_200
 MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # variances worth a trial
 _REACH = 4.0  # how many times as large or small a variance may become in a pass
 
 
 def loopy_bp(
-    sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0,
-    change: float = 0.0,
-) -> tuple[PairVariances, Vector | None]:  # fmt: skip
+    sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0, change: float = 0.0
+) -> tuple[PairVariances, Vector | None]:
     """Run Gaussian belief propagation on the graph of compared pairs; L is the Laplacian."""
-    # With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and
-    # close where short cycles are few. log|L + I| in Bethe's form, Σ_pairs log(l_a l_b - W²) + Σ_j
-    # (1 - degree_j) log precision_j. `messages` are the sums per item that the call before returned
-    # for these sites; None starts from no messages. Returns None for them where there is no proper
-    # Gaussian. With a `shift` all is of L + shift·I. `change` is what scores moved by last: as far
-    # as they still move, messages need not be exact.
+    # With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and close where short
+    # cycles are few. log|L + I| in Bethe's form, Σ_pairs log(l_a l_b - W²) + Σ_j (1 - degree_j) log precision_j.
+    # `messages` are the sums per item that the call before returned for these sites; None starts from no messages.
+    # Returns None for them where there is no proper Gaussian. With a `shift` all is of L + shift·I. `change` is what
+    # scores moved by last: as far as they still move, messages need not be exact.
     tolerance = max(_TOLERANCE, min(_SHARE * change, _COARSE))
     if isinstance(sites, FusedSites) and shift == 1.0:
         there = sites.loopy_bp(tolerance, _SWEEPS, fresh=messages is None)
@@ -83,9 +75,8 @@ class Factorisation:
         self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
         """Return the variances and set those of pairs; None if a factorisation is expensive."""
-        # `exact` asks for one that takes a fraction of a second, otherwise only for one that is as
-        # fast as belief propagation. With a `factor` s all is of sL + I, which has s times the
-        # variances of L + I/s.
+        # `exact` asks for one that takes a fraction of a second, otherwise only for one that is as fast as belief
+        # propagation. With a `factor` s all is of sL + I, which has s times the variances of L + I/s.
         found = self._factoriser(sites, laplacian, _MOST if exact else _CHEAP)
         if found is None:
             return None
@@ -98,9 +89,7 @@ class Factorisation:
         """Return whether exact variances can be computed at all."""
         return self._factoriser(sites, laplacian, _MOST) is not None
 
-    def _factoriser(
-        self, sites: GridSites | None, laplacian: Operator, most: float
-    ) -> Factoriser | None:
+    def _factoriser(self, sites: GridSites | None, laplacian: Operator, most: float) -> Factoriser | None:
         if most not in self._known:
             grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = None
@@ -176,8 +165,8 @@ class ItemPrior:
 
 def scoring_step(slope: float, information: float, variance: float) -> float:
     """Return the variance after a step of Fisher scoring, within a factor of 4 and .001 to 4."""
-    # At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites,
-    # so it is learned beside the sites, a step a pass, as the distribution of types is.
+    # At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites, so it is learned
+    # beside the sites, a step a pass, as the distribution of types is.
     ahead = variance + slope / max(information, 1e-12)
     ahead = min(max(ahead, variance / _REACH), variance * _REACH)
     return min(max(ahead, MIN_EFFECT), MAX_EFFECT)
@@ -188,14 +177,11 @@ def learned_effect(found: PairPosteriors, variance: float) -> float:
     return scoring_step(found.slope, found.information, variance)
 
 
-def spectral_scores(
-    votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2
-) -> Vector | None:
+def spectral_scores(votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2) -> Vector | None:
     """D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1."""
-    # The answers of one worker to different pairs are products of its reliability and the two
-    # differences, so the mean of XᵀX less its diagonal part is a quadratic form of r. By Lanczos
-    # with full orthogonalisation, to a residual of `tolerance` times the eigenvalue; a start needs
-    # no more. None where votes are not correlated at all.
+    # The answers of one worker to different pairs are products of its reliability and the two differences, so the mean
+    # of XᵀX less its diagonal part is a quadratic form of r. By Lanczos with full orthogonalisation, to a residual of
+    # `tolerance` times the eigenvalue; a start needs no more. None where votes are not correlated at all.
     degrees = votes.diagonal()
     scale = (degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300))
     first = arbitrary(n_items) * (scale > 0)

@@ -1,10 +1,10 @@
 """Trusted votes: the scores of one panel, learned from its votes and from biased panels.
 
-The trusted panel has the scores r ~ N(0, v). A judge j of another panel p has y_j = c_j (r + u_p +
-w_j): u_p ~ N(0, σ_p²) is the bias that the panel shares, w_j ~ N(0, s_j) that of the judge, and c_j
-corrects its reliability. An item may be an outlier, whose u has 16 times the variance. Votes are
-given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All variances are integrated over by Gibbs
-sampling in parallel chains; moments of r are averages of its exact conditional ones.
+The trusted panel has the scores r ~ N(0, v). A judge j of another panel p has y_j = c_j (r + u_p + w_j): u_p ~ N(0,
+σ_p²) is the bias that the panel shares, w_j ~ N(0, s_j) that of the judge, and c_j corrects its reliability. An item
+may be an outlier, whose u has 16 times the variance. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All
+variances are integrated over by Gibbs sampling in parallel chains; moments of r are averages of its exact conditional
+ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# Priors, scores being of variance 1: scaled inverse χ² of _FREEDOM for all variances, about
-# _SHARED² for the biases of panels and _OWN² for those of judges; c ~ N(1, _SLOPE²); the share of
-# outliers is Beta(1, 9).
+# Priors, scores being of variance 1: scaled inverse χ² of _FREEDOM for all variances, about _SHARED² for the biases of
+# panels and _OWN² for those of judges; c ~ N(1, _SLOPE²); the share of outliers is Beta(1, 9).
 _FREEDOM, _SHARED, _OWN, _SLOPE, _OUTLIER, _SHARES = 4.0, 0.2, 0.1, 0.5, 16.0, (1.0, 9.0)
 _BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7  # multiplications of one sweep
 
@@ -28,8 +27,8 @@ _BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7  # multiplications of one sweep
 class PanelPosterior(NamedTuple):
     """Mean and covariance of the trusted scores, centred, and draws of the panels' biases.
 
-    `bias` has an entry per draw, panel and item, `deviation` the σ_p of every draw, `alone` the
-    covariance of the scores by the trusted votes alone.
+    `bias` has an entry per draw, panel and item, `deviation` the σ_p of every draw, `alone` the covariance of the
+    scores by the trusted votes alone.
     """
 
     mean: Vector
@@ -39,12 +38,10 @@ class PanelPosterior(NamedTuple):
     alone: Vector
 
 
-def panel_posterior(
-    L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 0
-) -> PanelPosterior:
+def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 0) -> PanelPosterior:
     """Return the posterior of trusted scores and of biases."""
-    # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel
-    # of each judge. Sites of few votes may have negative precisions, which no Gaussian has.
+    # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel of each judge.
+    # Sites of few votes may have negative precisions, which no Gaussian has.
     values, vectors = np.linalg.eigh(L)
     L = np.maximum(values, 0.0)[:, None] * vectors @ vectors.swapaxes(1, 2)
     rng, (judges, K) = np.random.default_rng(seed), (len(panel), L.shape[1])
@@ -98,7 +95,4 @@ def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[
     covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     mean = np.einsum("...ij,...j->...i", covariance, linear)
     noise = rng.normal(size=mean.shape)
-    return (
-        mean, covariance,
-        mean + np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), noise),
-    )  # fmt: skip
+    return (mean, covariance, mean + np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), noise))

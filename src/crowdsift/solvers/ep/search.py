@@ -37,15 +37,12 @@ _ALIKE = 2  # iterations before one may be found to be the same as another
 _PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
 
 
-def propagate(
-    engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None,
-) -> Propagation:  # fmt: skip
+def propagate(engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Run expectation propagation from every start and return the run of the largest evidence."""
-    # The richest family of worker types is tried from every start, all for a few iterations. A run
-    # is dropped when it is far behind another for what it still gains, or when another has found
-    # the same scores. A simpler family goes on from what the richer one found, unless that is next
-    # to nothing, and is kept unless it has clearly less evidence. Then the terms are tried one by
-    # one.
+    # The richest family of worker types is tried from every start, all for a few iterations. A run is dropped when it
+    # is far behind another for what it still gains, or when another has found the same scores. A simpler family goes on
+    # from what the richer one found, unless that is next to nothing, and is kept unless it has clearly less evidence.
+    # Then the terms are tried one by one.
     exact, settings = Factorisation(engine), replace(compatible(settings), levels=levels)
 
     def from_starts(types: WorkerTypes) -> Propagation:
@@ -70,9 +67,13 @@ def with_terms(run: Propagation) -> Propagation:
 
 
 def _from_starts(
-    engine: Engine, levels: Vector, settings: Settings, types: WorkerTypes,
-    progress: Progress | None, exact: Factorisation,
-) -> Propagation:  # fmt: skip
+    engine: Engine,
+    levels: Vector,
+    settings: Settings,
+    types: WorkerTypes,
+    progress: Progress | None,
+    exact: Factorisation,
+) -> Propagation:
     """Return the run of the largest evidence from all starts."""
     runs: list[Propagation] = []
     for name in settings.starts:
@@ -101,16 +102,15 @@ def _from_starts(
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
     """Return what a later run needs to go on from the middle of this one; sites are made anew."""
-    # While another start or family may win the run is not `alone`, and a later run starts over. The
-    # reference is weak because the run holds the rule that calls this.
+    # While another start or family may win the run is not `alone`, and a later run starts over. The reference is weak
+    # because the run holds the rule that calls this.
     there = run()
     if there is None:
         return {}
     if not alone:
         return {"scores": there.means}
     found = population_to(there.prior, there.sides.prior, there.pair_effect, 1.0)
-    return {"scores": there.means, "variances": there.variances,
-            "population": {**found, "unfinished": True}}  # fmt: skip
+    return {"scores": there.means, "variances": there.variances, "population": {**found, "unfinished": True}}
 
 
 def _try(run: Propagation, others: list[Propagation]) -> None:
@@ -135,9 +135,9 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 def _nearer(run: Propagation, better: Propagation) -> bool:
     """Return whether to complete a run although one that agrees has more evidence."""
-    # The evidence of a run that still moves is no measure: it may be far above that of the state
-    # which it comes to. So a run that is much nearer to its end is taken unless the other one has
-    # so much more evidence that the last steps of neither account for it.
+    # The evidence of a run that still moves is no measure: it may be far above that of the state which it comes to. So
+    # a run that is much nearer to its end is taken unless the other one has so much more evidence that the last steps
+    # of neither account for it.
     now, other = run.rule.history[-1], better.rule.history[-1]
     moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, better))
     ahead = better.evidence[-1] - run.evidence[-1]
@@ -160,8 +160,8 @@ def _correlation(one: Vector, two: Vector) -> float:
 
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
     """Return the evidence with all reliabilities 0: votes depend on tie widths and sides alone."""
-    # Without ties and side biases every vote is a coin. Votes of gold still depend on the items,
-    # and widths and sides are learned as the prior learns them: only the reliabilities differ.
+    # Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and widths and sides
+    # are learned as the prior learns them: only the reliabilities differ.
     if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
         return float(engine.facts.total_weight * np.log(0.5))
     sites = required(engine.grid).sites(prior.types, 2.0)
@@ -172,14 +172,12 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
     messages = None
     for step in range(_PASSES):
         linear = float(system.rhs @ means)
-        update = sites.update(prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True,
-                              side=side)  # fmt: skip
+        update = sites.update(prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side)
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
         prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
         masses, system = _without_reliability(prior, prior.masses), sites.system(sites.pair_sums())
         if engine.facts.n_gold:
-            solution = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=1e-6,
-                                              most=2_000)  # fmt: skip
+            solution = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=1e-6, most=2_000)
             means = solution.x
             found = exact.variances(sites, system.laplacian, exact=True)
             if found is None:

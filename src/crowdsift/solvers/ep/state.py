@@ -1,7 +1,7 @@
 """One run of expectation propagation: the iterate and its history.
 
-Items have a Gaussian posterior N(m, (L + I)⁻¹), workers a posterior over a grid of types, and
-every vote a Gaussian site between them. All sites move in parallel, damped.
+Items have a Gaussian posterior N(m, (L + I)⁻¹), workers a posterior over a grid of types, and every vote a Gaussian
+site between them. All sites move in parallel, damped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import (
-    RELIABILITY_ONLY,
-    GridSites,
-    PairVariances,
-    WorkerTypes,
-)
+from crowdsift.engines.grid import RELIABILITY_ONLY, GridSites, PairVariances, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.items import learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
@@ -36,8 +31,8 @@ if TYPE_CHECKING:
     from crowdsift.votes.covariates import Design
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-# Steps of learning π within an iteration, and how far, as a share of the last change of scores:
-# while scores still move π need not be exact, but for more than a few iterations it must not lag.
+# Steps of learning π within an iteration, and how far, as a share of the last change of scores: while scores still move
+# π need not be exact, but for more than a few iterations it must not lag.
 _EARLY, _EARLY_LEARNING, _LEARNING = 8, (8, 0.1), (25, 0.01)
 _SCALE_STEPS, _SCALE_SLACK, _NOISE = 3, 0.01, 1e-3
 _USUAL = 10.0  # a largest change is held against this times the root mean square
@@ -101,9 +96,7 @@ class SavedSites(NamedTuple):
     low: Vector
     high: Vector
 
-    def recoded(
-        self, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
-    ) -> SavedSites:
+    def recoded(self, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int) -> SavedSites:
         """Return the sites under new codes; those of a code -1 are left out."""
         to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
         codes = to_worker[self.worker], to_item[self.winner], to_item[self.loser]
@@ -129,9 +122,8 @@ class KeptCovariates(NamedTuple):
 class Propagation:
     """One run from one start: the iterate and its history.
 
-    `system` is what items receive from the sites as they stand, `means` solves (L + I) m = rhs of
-    it, and `variances` is the diagonal of (L + I)⁻¹; `evidence` has one entry for every state that
-    was passed over.
+    `system` is what items receive from the sites as they stand, `means` solves (L + I) m = rhs of it, and `variances`
+    is the diagonal of (L + I)⁻¹; `evidence` has one entry for every state that was passed over.
     """
 
     name: str
@@ -177,9 +169,14 @@ class Propagation:
 
     @staticmethod
     def begin(
-        name: str, engine: Engine, levels: Vector, settings: Settings, types: WorkerTypes,
-        progress: Progress | None, factorisation: VarianceMethod,
-    ) -> Propagation | None:  # fmt: skip
+        name: str,
+        engine: Engine,
+        levels: Vector,
+        settings: Settings,
+        types: WorkerTypes,
+        progress: Progress | None,
+        factorisation: VarianceMethod,
+    ) -> Propagation | None:
         """Return the run from the start of that name; None if the votes do not allow it."""
         grid, k = required(engine.grid), engine.facts.n_items
         if name == "flat":
@@ -190,26 +187,45 @@ class Propagation:
                 return None
             means, prior, variance = found, WorkerPrior.start(levels, 0.0, 1.0, types), 0.5
         sites = grid.sites(types, variance)
-        return Propagation.of(name, engine, sites, prior, means, settings, progress, factorisation,
-                              variances=np.ones(k))  # fmt: skip
+        return Propagation.of(
+            name, engine, sites, prior, means, settings, progress, factorisation, variances=np.ones(k)
+        )
 
     @staticmethod
     def of(
-        name: str, engine: Engine, sites: RunSites, prior: WorkerPrior, means: Vector,
-        settings: Settings, progress: Progress | None, factorisation: VarianceMethod, *,
-        variances: Vector, sides: PopulationSide | None = None, pair_effect: float = 0.0,
+        name: str,
+        engine: Engine,
+        sites: RunSites,
+        prior: WorkerPrior,
+        means: Vector,
+        settings: Settings,
+        progress: Progress | None,
+        factorisation: VarianceMethod,
+        *,
+        variances: Vector,
+        sides: PopulationSide | None = None,
+        pair_effect: float = 0.0,
         item_prior: ItemPrior | None = None,
-    ) -> Propagation:  # fmt: skip
+    ) -> Propagation:
         """Return a run that starts from these means, variances and types."""
-        rule = StoppingRule("change of the standardised scores", settings.tolerance,
-                            settings.most_iterations, progress)  # fmt: skip
+        rule = StoppingRule("change of the standardised scores", settings.tolerance, settings.most_iterations, progress)
         if item_prior is None and settings.boards is not None:
             item_prior = settings.boards()
-        return Propagation(name, engine, sites, prior, means, settings, rule,
-                           system=sites.system(sites.pair_sums(), pair_effect),
-                           variances=variances, factorisation=factorisation,
-                           sides=PopulationSide() if sides is None else sides,
-                           pair_effect=pair_effect, item_prior=item_prior)  # fmt: skip
+        return Propagation(
+            name,
+            engine,
+            sites,
+            prior,
+            means,
+            settings,
+            rule,
+            system=sites.system(sites.pair_sums(), pair_effect),
+            variances=variances,
+            factorisation=factorisation,
+            sides=PopulationSide() if sides is None else sides,
+            pair_effect=pair_effect,
+            item_prior=item_prior,
+        )
 
     def suspend(self) -> None:
         """Release what can be computed again."""
@@ -239,8 +255,8 @@ class Propagation:
 
     def flip(self) -> None:
         """Turn the sign of scores and reliabilities, and go on as a run that has just begun."""
-        # Where the scale drifts, the scale at rest depends on the damping: that of a long run is
-        # smaller, and a run that goes on from this one would come to rest elsewhere.
+        # Where the scale drifts, the scale at rest depends on the damping: that of a long run is smaller, and a run
+        # that goes on from this one would come to rest elsewhere.
         self.flipped_at = self.rule.iterations
         self.means, self.prior = -self.means, self.prior.flipped()
         self.sites.transform(flip=True)
@@ -257,9 +273,18 @@ class Propagation:
         half = len(self.prior.levels)
         sites.set_vote_sites(known._replace(side_tau=none, side_nu=none), half)
         rule = replace(self.rule, history=[], converged=False)
-        run = replace(self, name="simpler", sites=sites, prior=self.prior.without_sides(types),
-                      rule=rule, messages=None, evidence=[], sides=PopulationSide(),
-                      moved_grids=0, item_prior=self.own_item_prior())  # fmt: skip
+        run = replace(
+            self,
+            name="simpler",
+            sites=sites,
+            prior=self.prior.without_sides(types),
+            rule=rule,
+            messages=None,
+            evidence=[],
+            sides=PopulationSide(),
+            moved_grids=0,
+            item_prior=self.own_item_prior(),
+        )
         run.restart()
         return run
 
@@ -271,8 +296,9 @@ class Propagation:
         last = self._last_change()
         early = last > _STAGE_ONE and self.rule.iterations < _EARLY
         steps, share = _EARLY_LEARNING if early else _LEARNING
-        self.prior = self.prior.learned(self.sites.type_counts, steps, share * last,
-                                        extrapolate=self.unclipped <= _EXTRAPOLATED)  # fmt: skip
+        self.prior = self.prior.learned(
+            self.sites.type_counts, steps, share * last, extrapolate=self.unclipped <= _EXTRAPOLATED
+        )
         self.unclipped += not self.clip
         if self.item_prior is not None and self.rule.history:
             self.item_prior.learn(self)
@@ -288,8 +314,7 @@ class Propagation:
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move
         if effect:
-            self.pair_effect = learned_effect(self.pair_sites.pair_posteriors(self.means),
-                                              self.pair_effect)  # fmt: skip
+            self.pair_effect = learned_effect(self.pair_sites.pair_posteriors(self.means), self.pair_effect)
             moved = abs(float(np.log(self.pair_effect / effect)))
             residual = max(residual, _EFFECT_CHANGE * moved)
         self._adapt(step)
@@ -311,10 +336,17 @@ class Propagation:
 
     def branch(self) -> Propagation:
         """Return the same state with a copy of its sites and as many iterations left again."""
-        rule = replace(self.rule, history=list(self.rule.history), converged=False,
-                       most=self.rule.iterations + self.rule.most)  # fmt: skip
-        return replace(self, sites=self.sites.copy(), messages=None, rule=rule,
-                       evidence=self.evidence[:-1], item_prior=self.own_item_prior())  # fmt: skip
+        rule = replace(
+            self.rule, history=list(self.rule.history), converged=False, most=self.rule.iterations + self.rule.most
+        )
+        return replace(
+            self,
+            sites=self.sites.copy(),
+            messages=None,
+            rule=rule,
+            evidence=self.evidence[:-1],
+            item_prior=self.own_item_prior(),
+        )
 
     @property
     def pair_sites(self) -> GridSites:
@@ -325,9 +357,9 @@ class Propagation:
 
     def finish(self) -> None:
         """Compute messages and evidence of the last state, its sites left as they are."""
-        # For a warm run those of the last pass will do: they are of the scores before its step,
-        # which was within the tolerance. Not so if adaptive grids have moved since, or if the pass
-        # was made at another scale: the reliabilities would be those of that scale.
+        # For a warm run those of the last pass will do: they are of the scores before its step, which was within the
+        # tolerance. Not so if adaptive grids have moved since, or if the pass was made at another scale: the
+        # reliabilities would be those of that scale.
         rescaled = abs(self.held_scale - 1.0) > _SAME_SCALE
         if not self.warm or self.moved_grids or rescaled:
             self._pass_over(0.0)
@@ -349,11 +381,10 @@ class Propagation:
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
         """Move the sites; the evidence is that of the state before."""
-        # With a scale other than 1 what it has drifted is taken back first, on the grid as it
-        # stands. Votes depend on β·r only. Where a worker has far more votes than there are items,
-        # EP's scale of r creeps to 0 and that of β grows, the same probabilities, too slowly to
-        # ever settle. π is not touched: it is learned anew from this pass, at the scale held.
-        # (Taken back after the pass, scale and π would each answer the other's last step and swing
+        # With a scale other than 1 what it has drifted is taken back first, on the grid as it stands. Votes depend on
+        # β·r only. Where a worker has far more votes than there are items, EP's scale of r creeps to 0 and that of β
+        # grows, the same probabilities, too slowly to ever settle. π is not touched: it is learned anew from this pass,
+        # at the scale held. (Taken back after the pass, scale and π would each answer the other's last step and swing
         # for long.)
         items = self._items_evidence(scale)
         self.held_scale = scale
@@ -364,9 +395,8 @@ class Propagation:
             if self.item_prior is not None:
                 self.item_prior.rescale(scale)
         update = self.sites.update(
-            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
-            side=self.sides.prior,
-        )  # fmt: skip
+            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip, side=self.sides.prior
+        )
         self.gold_margin, self.side_sums = update.gold_margin, (update.side_tau, update.side_nu)
         if damping and self.prior.types.sides:
             self.sides = self.sides.learned(update)
@@ -409,8 +439,8 @@ class Propagation:
 
     def find_items(self) -> None:
         """Find means and variances; should there be none, without negative precisions of sites."""
-        # Where even these have none, as where sums of votes exceed the precision of numbers, the
-        # run is broken: it keeps its means, and the variances of the prior for all pairs.
+        # Where even these have none, as where sums of votes exceed the precision of numbers, the run is broken: it
+        # keeps its means, and the variances of the prior for all pairs.
         before = self.means
         self._solve()
         if not self._variances():

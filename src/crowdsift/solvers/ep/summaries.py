@@ -1,10 +1,10 @@
 """Summaries of the posterior over types: reliability, tie width, side bias, points, classes.
 
-With b the typical reliability, the median of the positive part of the learned distribution, a
-type is adversarial for β < -b/4, random for |β| ≤ b/4 and informative for β > b/4; a type that
-sees nothing but sides is one-sided. The likelihood of a worker's votes, scores from the votes of
-others, is averaged over the types of a class as the learned distribution has them within it. How
-common a class is among workers does not enter: a verdict is about a worker's own votes.
+With b the typical reliability, the median of the positive part of the learned distribution, a type is adversarial for β
+< -b/4, random for |β| ≤ b/4 and informative for β > b/4; a type that sees nothing but sides is one-sided. The
+likelihood of a worker's votes, scores from the votes of others, is averaged over the types of a class as the learned
+distribution has them within it. How common a class is among workers does not enter: a verdict is about a worker's own
+votes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
 class TypeSummary(NamedTuple):
     """Per worker: mean, sd, limits of the 90 % interval, and more.
 
-    `spread` has one row a worker: quantiles of equal probability that stand for the posterior of
-    β. `p_side_only` is the probability of a side-only type, `width` the mean tie width, `side` and
-    `side_sd` mean and sd of the side bias; `points` stand for the joint posterior.
+    `spread` has one row a worker: quantiles of equal probability that stand for the posterior of β. `p_side_only` is
+    the probability of a side-only type, `width` the mean tie width, `side` and `side_sd` mean and sd of the side bias;
+    `points` stand for the joint posterior.
     """
 
     mean: Vector
@@ -63,15 +63,19 @@ class TypeSummary(NamedTuple):
         spread, reliability = self.spread * factor, self.points.reliability
         same = reliability is self.spread
         points = self.points._replace(reliability=spread if same else reliability * factor)
-        return self._replace(mean=self.mean * factor, sd=self.sd * factor,
-                             lower=self.lower * factor, upper=self.upper * factor,
-                             spread=spread, points=points)  # fmt: skip
+        return self._replace(
+            mean=self.mean * factor,
+            sd=self.sd * factor,
+            lower=self.lower * factor,
+            upper=self.upper * factor,
+            spread=spread,
+            points=points,
+        )
 
 
 def summarise(
-    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector],
-    own: WorkerPriors | None = None,
-) -> TypeSummary:  # fmt: skip
+    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None = None
+) -> TypeSummary:
     """Summarise all workers after the last pass; `sides` are means and variances of γ."""
     n_workers = len(sides[0])
     if isinstance(sites, FusedSites) and own is None and n_workers >= _MANY:
@@ -88,8 +92,8 @@ def summarise(
 
 
 def _of_marginals(
-    sites: SummedSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None,
-) -> list[TypeSummary]:  # fmt: skip
+    sites: SummedSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
+) -> list[TypeSummary]:
     """Summarise the marginals that the engine gives, some workers at a time."""
     parts = []
     for begin in range(0, len(sides[0]), _WORKERS):
@@ -102,8 +106,8 @@ def _of_marginals(
 
 
 def _of_posteriors(
-    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None,
-) -> list[TypeSummary]:  # fmt: skip
+    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
+) -> list[TypeSummary]:
     """Summarise posteriors over types, some workers at a time."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     parts: list[TypeSummary] = []
@@ -123,19 +127,24 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
     spread, none = np.ascontiguousarray(found.quantiles[:, 2:]), np.zeros(len(found.mean))
     nothing = np.zeros_like(spread)
     return TypeSummary(
-        mean=found.mean, sd=found.sd, lower=found.quantiles[:, 0].copy(),
+        mean=found.mean,
+        sd=found.sd,
+        lower=found.quantiles[:, 0].copy(),
         upper=found.quantiles[:, 1].copy(),
-        spread=spread, p_side_only=none, width=none, side=none, side_sd=none,
+        spread=spread,
+        p_side_only=none,
+        width=none,
+        side=none,
+        side_sd=none,
         points=WorkerPoints(spread, nothing, nothing, nothing),
-    )  # fmt: skip
+    )
 
 
 def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
     """Apply `work` to blocks of rows that are small enough to stay in a cache."""
     # By several threads where the engine leaves the host's cores idle.
     rows = max(_BLOCK // columns[0].shape[1], 1)
-    blocks = [[column[begin : begin + rows] for column in columns]
-              for begin in range(0, len(columns[0]), rows)]  # fmt: skip
+    blocks = [[column[begin : begin + rows] for column in columns] for begin in range(0, len(columns[0]), rows)]
     threads = min(sites.idle_threads() if isinstance(sites, FusedSites) else 1, len(blocks))
     if threads <= 1:
         return [work(*block) for block in blocks]
@@ -157,9 +166,13 @@ def _joined(parts: list[Any]) -> Iterator[Vector]:
 
 
 def _block(
-    prior: WorkerPrior, points: Vector, masses: Vector, side_mean: Vector, side_variance: Vector,
+    prior: WorkerPrior,
+    points: Vector,
+    masses: Vector,
+    side_mean: Vector,
+    side_variance: Vector,
     limits: Vector | None = None,
-) -> TypeSummary:  # fmt: skip
+) -> TypeSummary:
     """Summarise some workers from their posteriors."""
     rows, count = points.shape
     regular = len(prior.types.widths) * count
@@ -167,8 +180,7 @@ def _block(
     chosen = np.zeros((rows, 0), np.int64)
     if not _plain(prior):
         chosen = chosen_types(masses, _POINTS).astype(np.int64)
-    found = TypeMarginals(points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:],
-                          chosen)  # fmt: skip
+    found = TypeMarginals(points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:], chosen)
     return _summary(prior, found, side_mean, side_variance, limits)
 
 
@@ -178,9 +190,8 @@ def _plain(prior: WorkerPrior) -> bool:
 
 
 def _summary(
-    prior: WorkerPrior, found: TypeMarginals, side_mean: Vector, side_variance: Vector,
-    limits: Vector | None = None,
-) -> TypeSummary:  # fmt: skip
+    prior: WorkerPrior, found: TypeMarginals, side_mean: Vector, side_variance: Vector, limits: Vector | None = None
+) -> TypeSummary:
     widths, side_only, side_only_widths, sided = prior.types
     masses, side_masses = found.reliability, found.side_only
     p_side_only = side_masses.sum(axis=1)
@@ -201,15 +212,20 @@ def _summary(
     else:
         spread = _points(found, prior, side_mean, side_variance)
     return TypeSummary(
-        mean=mean, sd=np.sqrt(np.maximum(square - mean**2, 0.0)), lower=limits[:, 0],
-        upper=limits[:, 1], spread=limits[:, 2:], p_side_only=p_side_only, width=width, side=side,
-        side_sd=side_sd, points=spread,
-    )  # fmt: skip
+        mean=mean,
+        sd=np.sqrt(np.maximum(square - mean**2, 0.0)),
+        lower=limits[:, 0],
+        upper=limits[:, 1],
+        spread=limits[:, 2:],
+        p_side_only=p_side_only,
+        width=width,
+        side=side,
+        side_sd=side_sd,
+        points=spread,
+    )
 
 
-def _points(
-    found: TypeMarginals, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
-) -> WorkerPoints:
+def _points(found: TypeMarginals, prior: WorkerPrior, side_mean: Vector, side_variance: Vector) -> WorkerPoints:
     """Return the types at evenly spaced quantiles of the posterior, in the order of types."""
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
@@ -220,10 +236,12 @@ def _points(
     padded = np.append(side_only, 0.0)
     place = np.where(is_regular, len(side_only), chosen - regular)
     own_side, own_variance = side_mean[:, None], side_variance[:, None]
-    return WorkerPoints(np.where(is_regular, found.points[row, chosen % types], 0.0),
-                        np.append(np.repeat(widths, types), side_only_widths)[chosen],
-                        np.where(is_regular, own_side if sided else 0.0, padded[place]),
-                        np.where(is_regular, own_variance if sided else 0.0, 0.0))  # fmt: skip
+    return WorkerPoints(
+        np.where(is_regular, found.points[row, chosen % types], 0.0),
+        np.append(np.repeat(widths, types), side_only_widths)[chosen],
+        np.where(is_regular, own_side if sided else 0.0, padded[place]),
+        np.where(is_regular, own_variance if sided else 0.0, 0.0),
+    )
 
 
 def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
@@ -252,8 +270,7 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
         target = level * whole
         inside = (target > below) & (target < below + held)
         target = np.where(target >= below + held, target - held, target)
-        cell = np.minimum((reached < target[:, None] - 1e-12 * whole[:, None]).sum(axis=1),
-                          points.shape[1] - 1)  # fmt: skip
+        cell = np.minimum((reached < target[:, None] - 1e-12 * whole[:, None]).sum(axis=1), points.shape[1] - 1)
         before = np.where(cell > 0, reached[rows, cell - 1], 0.0)
         share = np.clip((target - before) / np.maximum(masses[rows, cell], 1e-300), 0.0, 1.0)
         found = edges[rows, cell] + share * (edges[rows, cell + 1] - edges[rows, cell])
@@ -273,8 +290,8 @@ def typical_reliability(prior: WorkerPrior) -> float:
 
 def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_workers: int) -> Vector:
     """Return log averaged likelihoods, up to a constant per worker, with a column per class."""
-    # Columns are adversarial, random, informative and, where the prior has types that see nothing
-    # but sides, one-sided. They are posteriors under a prior that gives all classes the same mass.
+    # Columns are adversarial, random, informative and, where the prior has types that see nothing but sides, one-sided.
+    # They are posteriors under a prior that gives all classes the same mass.
     beta = np.tile(mirrored(prior.levels), len(prior.types.widths))
     classes = np.full(len(prior.masses), 3)
     classes[: len(beta)] = _class_of(beta, typical)
@@ -287,9 +304,7 @@ def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_worke
             return np.asarray(np.log(np.maximum(whole, SMALLEST)))
     if isinstance(sites, SummedSites):
         marginals = sites.marginals(even, slice(0, n_workers), 0)
-        columns = (
-            marginals.points, np.concatenate([marginals.reliability, marginals.side_only], axis=1),
-        )  # fmt: skip
+        columns = (marginals.points, np.concatenate([marginals.reliability, marginals.side_only], axis=1))
         masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
         return np.asarray(np.log(np.maximum(masses, SMALLEST)))
     result = np.empty((n_workers, len(held)))

@@ -1,8 +1,7 @@
 """Start from where an earlier run ended, with new votes, and keep sites for a later run.
 
-Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit
-new votes may decide otherwise, and the answer must be that of a run from nothing. So what evidence
-decides is decided anew.
+Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit new votes may decide
+otherwise, and the answer must be that of a run from nothing. So what evidence decides is decided anew.
 """
 
 from __future__ import annotations
@@ -29,31 +28,37 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart
 
-# A tolerance is a root mean square, and what is left to go is less than the last step: the largest
-# change of a score is at most this many tolerances.
+# A tolerance is a root mean square, and what is left to go is less than the last step: the largest change of a score is
+# at most this many tolerances.
 _LARGEST = 100.0
-# Passes over the workers that have moved most are of this share of the votes; how many come before
-# the first whole pass and between the whole ones, and after how many of those no more.
+# Passes over the workers that have moved most are of this share of the votes; how many come before the first whole pass
+# and between the whole ones, and after how many of those no more.
 _SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
 _FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
 # A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
 KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `SavedSites.recoded` can tell apart
 
 
-def resume(
-    start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
-) -> Propagation:
+def resume(start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Continue an earlier run to its end."""
-    # With the sites of earlier votes the cavities of all votes are right at once, and what is new
-    # spreads from the workers who gave new votes: they are passed over first, then those whose
-    # differences have moved most, then all, undamped. It stops where the largest change of a
-    # standardised score is at most 100 tolerances and the root mean square at most 10. Without
-    # those sites the first pass makes them anew from the scores, as if in stage 1.
+    # With the sites of earlier votes the cavities of all votes are right at once, and what is new spreads from the
+    # workers who gave new votes: they are passed over first, then those whose differences have moved most, then all,
+    # undamped. It stops where the largest change of a standardised score is at most 100 tolerances and the root mean
+    # square at most 10. Without those sites the first pass makes them anew from the scores, as if in stage 1.
     sites = required(engine.grid).sites(start.prior.types, 2.0)
-    run = Propagation.of("warm", engine, sites, start.prior, start.means, settings, progress,
-                         Factorisation(engine), variances=start.variances,
-                         sides=PopulationSide(start.side),
-                         pair_effect=start.pair_effect)  # fmt: skip
+    run = Propagation.of(
+        "warm",
+        engine,
+        sites,
+        start.prior,
+        start.means,
+        settings,
+        progress,
+        Factorisation(engine),
+        variances=start.variances,
+        sides=PopulationSide(start.side),
+        pair_effect=start.pair_effect,
+    )
     if start.sites is None:
         first, second = sites.pair_posteriors(start.means)[:2]
         sites.set_pair_variances(start.variances[first] + start.variances[second])
@@ -108,8 +113,15 @@ class _Spread:
     def _visit(self, moving: NDArray[np.bool_]) -> None:
         run = self._run
         self._seen = np.where(moving[self._worker], self._now(), self._seen)
-        self._sites.update(run.prior.levels, run.prior.masses, run.means, damping=1.0,
-                           clip=run.clip, side=run.sides.prior, workers=moving)  # fmt: skip
+        self._sites.update(
+            run.prior.levels,
+            run.prior.masses,
+            run.means,
+            damping=1.0,
+            clip=run.clip,
+            side=run.sides.prior,
+            workers=moving,
+        )
         run.receive()
         run.find_items()
 
@@ -117,9 +129,7 @@ class _Spread:
         return self._run.means[self._votes.winner] - self._run.means[self._votes.loser]
 
 
-def _most_moved(
-    moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _most_moved(moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mark the workers that moved most, up to the share of the votes."""
     largest = np.zeros(len(counts))
     np.maximum.at(largest, worker, moved)
@@ -130,9 +140,7 @@ def _most_moved(
     return chosen
 
 
-def resumed(
-    start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
-) -> Propagation:
+def resumed(start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Continue an earlier run, with the worker types and the pair effect that the votes show."""
     # What clearly has the evidence for it is found to have it within a pass or two.
     run = resume(start, engine, settings, progress)
@@ -193,15 +201,14 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
     """Return the sites of equal earlier votes for these votes, 0 if there was none."""
-    # Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
-    # stood matters where sides do. Equal votes have equal sites, so any of them will do.
+    # Votes are equal where worker, winner, loser and a tie are the same; on which side the winner stood matters where
+    # sides do. Equal votes have equal sites, so any of them will do.
     n = len(earlier.worker)
     kind = np.concatenate([earlier.kind, votes.kind])
     if not types.sides:
         kind = np.abs(kind)
     now = worker_codes(votes), votes.winner, votes.loser
-    worker, winner, loser = (np.concatenate([old, new])
-                             for old, new in zip(earlier[:3], now, strict=True))  # fmt: skip
+    worker, winner, loser = (np.concatenate([old, new]) for old, new in zip(earlier[:3], now, strict=True))
     pair = (winner.astype(np.int64) << 32) | loser
     order = np.lexsort((kind, pair, worker))  # stable: earlier votes come before equal new ones
     same = np.ones(len(order), bool)
@@ -213,7 +220,9 @@ def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> V
     source[order] = order[leader]
     source = source[n:]
     found = source < n
-    values = [np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
-              for old, new in zip(earlier[4:8], votes[4:8], strict=True)]  # fmt: skip
+    values = [
+        np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
+        for old, new in zip(earlier[4:8], votes[4:8], strict=True)
+    ]
     here = len(votes.held)  # without gold, which earlier codes have room for
     return VoteSites._make([*votes[:4], *values, earlier.low[:here], earlier.high[:here]])

@@ -1,13 +1,13 @@
 """Workers: the distribution of their types and side biases, learned from the crowd.
 
-π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture
-over reliabilities (`TypeMixture`) times a distribution of tie widths. Side-only types share the
-rest. All of p0 is fitted to the counts. With few workers π is close to p0, with many to the counts.
+π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture over reliabilities
+(`TypeMixture`) times a distribution of tie widths. Side-only types share the rest. All of p0 is fitted to the counts.
+With few workers π is close to p0, with many to the counts.
 
-γ of a regular worker is N(g0, t²). A worker's sites of γ add up to exp(-τγ²/2 + νγ), and where EP
-is at rest the derivative of its evidence in g0 and t² is that at fixed sites, weighted with the
-probability ω of being regular. So g0 and t² are those of `crowdsift.numeric.random_effects`, where
-the derivation is: priors g0 ~ N(0, 1) and t half normal of scale 1, and t² may be 0.
+γ of a regular worker is N(g0, t²). A worker's sites of γ add up to exp(-τγ²/2 + νγ), and where EP is at rest the
+derivative of its evidence in g0 and t² is that at fixed sites, weighted with the probability ω of being regular. So g0
+and t² are those of `crowdsift.numeric.random_effects`, where the derivation is: priors g0 ~ N(0, 1) and t half normal
+of scale 1, and t² may be 0.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 class Anderson:
     """Proposes the next point of x = G(x) from the last few points and their images.
 
-    With residuals f = G(x) - x the step is that combination of the last images whose residual is
-    smallest if G is linear (Anderson 1965). Fixed points are those of G, since the step is G(x)
-    where the residual is 0. Where the residual did not fall, the history is forgotten and the
-    plain step G(x) is taken: near a saddle, or far from the end, G is not linear.
+    With residuals f = G(x) - x the step is that combination of the last images whose residual is smallest if G is
+    linear (Anderson 1965). Fixed points are those of G, since the step is G(x) where the residual is 0. Where the
+    residual did not fall, the history is forgotten and the plain step G(x) is taken: near a saddle, or far from the
+    end, G is not linear.
 
-    `depth`: how many differences are remembered; 0 takes plain steps only; `most`: how far it may
-    go beyond the plain step, in lengths of that step.
+    `depth`: how many differences are remembered; 0 takes plain steps only; `most`: how far it may go beyond the plain
+    step, in lengths of that step.
     """
 
     def __init__(self, depth: int = 5, wait: int = 3, most: float = np.inf) -> None:
@@ -78,11 +78,11 @@ _SPREAD_WORKERS = 20.0  # ... a spread of μ/2
 _TINY = 1e-300
 _NEGLIGIBLE = 1e-6  # of a worker: a type with a smaller count has died out
 # Tie widths from almost none to where nearly every vote is a tie.
-TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
+TIE_WIDTHS = (0.02, 0.06, 0.12, 0.2, 0.3, 0.42, 0.56, 0.75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)
 _SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
 _FAR = 6.0
-# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes.
-# Fewer workers than p0 counts for hardly bind π: there plain steps keep it near where it began.
+# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes. Fewer workers than
+# p0 counts for hardly bind π: there plain steps keep it near where it began.
 _DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
 _PI = 5  # where π begins in the vector of (μ, log ζ, ρ, π)
 _START = SidePrior()
@@ -93,8 +93,8 @@ _CROWD, _DISPERSION = 2.0, 1.5
 class TypeMixture:
     """Updates of (μ, log ζ, ρ₊, ρ₋, ρ₀, π), held as one vector, from counts of types.
 
-    `n_widths`: how many tie widths there are; counts and π have as many rows of the grid, then one
-    entry for every side-only type.
+    `n_widths`: how many tie widths there are; counts and π have as many rows of the grid, then one entry for every
+    side-only type.
     """
 
     def __init__(self, points: Vector, n_widths: int) -> None:
@@ -114,8 +114,8 @@ class TypeMixture:
 
     def update(self, state: Vector, counts: Vector) -> Vector:
         """Take a step of EM for p0, then for π."""
-        # With a the Gaussian of the majority, adversaries with their sign turned are counted with
-        # it: n'(β) = a(β)[ρ₊ n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
+        # With a the Gaussian of the majority, adversaries with their sign turned are counted with it: n'(β) = a(β)[ρ₊
+        # n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
         counts = _without_negligible(counts)
         by_level = self._by_level(counts)
         centre, log_spread, plus, minus, none = state[:5].tolist()
@@ -133,8 +133,10 @@ class TypeMixture:
             reliable, adversarial, centre = adversarial, reliable, -centre
         regular = max(float(by_level.sum()), 1e-12)
         held = (reliable, adversarial, regular - reliable - adversarial)
-        shares = [(own + _SHARE_WORKERS * before) / (regular + _SHARE_WORKERS)
-                  for own, before in zip(held, SHARES, strict=True)]  # fmt: skip
+        shares = [
+            (own + _SHARE_WORKERS * before) / (regular + _SHARE_WORKERS)
+            for own, before in zip(held, SHARES, strict=True)
+        ]
         squares = both * max(square - centre**2, 0.0) + _SPREAD_WORKERS * 0.25 * centre**2
         spread = max((squares / (both + _SPREAD_WORKERS)) ** 0.5, MIN_SPREAD)
         new = np.empty(len(state))
@@ -163,9 +165,7 @@ class TypeMixture:
         out += counts
         out /= everyone + _PRIOR_WORKERS
 
-    def _parts(
-        self, centre: float, spread: float, plus: float, minus: float, none: float
-    ) -> tuple[Vector, Vector]:
+    def _parts(self, centre: float, spread: float, plus: float, minus: float, none: float) -> tuple[Vector, Vector]:
         """Return N(μ, ζ²) on the grid, whose mirror image is that of -μ, and p0."""
         precision = 1.0 / spread**2
         able = np.array([1.0, centre * precision, -0.5 * precision]) @ self._terms
@@ -228,9 +228,7 @@ class WorkerPrior:
     types: WorkerTypes = RELIABILITY_ONLY
 
     @staticmethod
-    def start(
-        levels: Vector, mean: float, sd: float, types: WorkerTypes = RELIABILITY_ONLY
-    ) -> WorkerPrior:
+    def start(levels: Vector, mean: float, sd: float, types: WorkerTypes = RELIABILITY_ONLY) -> WorkerPrior:
         """Return N(mean, sd²) at every tie width, mixed with 3 % of uniform over all types."""
         points, widths = mirrored(levels), len(types.widths)
         n_types = types.n_types(levels)
@@ -243,9 +241,9 @@ class WorkerPrior:
         self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, extrapolate: bool
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `steps` bring."""
-        # It is at rest where a step moves no more than `tolerance` of its mass and of p0. Plain
-        # steps creep along directions of which the votes imply little, and EP would creep with
-        # them: with `extrapolate` they are extrapolated, in the square roots of all masses.
+        # It is at rest where a step moves no more than `tolerance` of its mass and of p0. Plain steps creep along
+        # directions of which the votes imply little, and EP would creep with them: with `extrapolate` they are
+        # extrapolated, in the square roots of all masses.
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         found = counts(self.masses)
         depth = _DEPTH if extrapolate and found.sum() >= _FEW else 0
@@ -296,8 +294,7 @@ class WorkerPrior:
     def rescaled(self, factor: float) -> WorkerPrior:
         """Return the distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
-        return replace(self, levels=self.levels * factor, centre=centre,
-                       spread=self.spread * factor)  # fmt: skip
+        return replace(self, levels=self.levels * factor, centre=centre, spread=self.spread * factor)
 
 
 def _roots(state: Vector) -> Vector:
@@ -317,9 +314,9 @@ def _proper(roots: Vector, near: Vector) -> Vector:
 
 def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
     """Return mean and variance of the side bias of regular workers, by maximum evidence."""
-    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
-    # one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
-    # before the scores could show that it is good.
+    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in one pass: a biased
+    # but good worker must not be taken for a side-only type because t² fell to 0 before the scores could show that it
+    # is good.
     if not (regular @ tau) > 0.0:  # nothing known yet
         return PopulationSide(prior)
     found = RandomEffects.of_messages(nu, tau, regular, prior.variance)
@@ -341,26 +338,33 @@ class PopulationSide:
 
     def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
         """Return mean and variance of γ of every worker."""
-        # With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
-        # itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
+        # With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is itself uncertain.
+        # Where t² is 0 the side bias of all is g0, and so is what is known of it.
         mean, variance = self.prior
         D = 1.0 + variance * tau
         return (mean + variance * nu) / D, variance / D + self.mean_variance / D**2
 
 
 def population_to(
-    prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float, by_context: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float, by_context: bool = False
+) -> dict[str, Any]:
     """Return types, side biases and the variance of a pair effect as JSON can hold them."""
-    # All as the run had them, in units in which the scores are `scale` times those of the fit: a
-    # run that goes on must find the grid as it was. `by_context` says that workers differed by
-    # context, from which no run can go on.
+    # All as the run had them, in units in which the scores are `scale` times those of the fit: a run that goes on must
+    # find the grid as it was. `by_context` says that workers differed by context, from which no run can go on.
     return {
-        "levels": prior.levels.tolist(), "masses": prior.masses.tolist(), "centre": prior.centre,
-        "spread": prior.spread, "shares": prior.shares.tolist(), "ties": prior.types.ties,
-        "sides": prior.types.sides, "side_mean": side.mean, "side_variance": side.variance,
-        "pair_effect": pair_effect, "scale": scale, "by_context": by_context,
-    }  # fmt: skip
+        "levels": prior.levels.tolist(),
+        "masses": prior.masses.tolist(),
+        "centre": prior.centre,
+        "spread": prior.spread,
+        "shares": prior.shares.tolist(),
+        "ties": prior.types.ties,
+        "sides": prior.types.sides,
+        "side_mean": side.mean,
+        "side_variance": side.variance,
+        "pair_effect": pair_effect,
+        "scale": scale,
+        "by_context": by_context,
+    }
 
 
 def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
@@ -388,9 +392,9 @@ def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
 
 def hints_at_sides(engine: Engine) -> bool:
     """Return whether to fit side biases: workers lean to one side together, or some to either."""
-    # Without biases and with sides drawn at random, the answers for the first item less those for
-    # the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
-    # drawn at random, S spreads more, and the fit decides.
+    # Without biases and with sides drawn at random, the answers for the first item less those for the second, S of n
+    # decided votes of a worker, have mean 0 and variance n. Where sides were not drawn at random, S spreads more, and
+    # the fit decides.
     counted = engine.counts.tally(np.zeros(engine.facts.n_items))
     workers = slice(engine.facts.n_workers - engine.facts.n_gold)
     crowd, dispersion = side_scores(counted.decided[workers], counted.leaning[workers])

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["TERMS", "compatible", "exclusion", "refuse_combinations"]
 
 TERMS: tuple[Term, ...] = (
-    Features(), Covariates(), PartialPooling(), Contexts(), PairEffect(), DependentVotes(),
+    Features(),
+    Covariates(),
+    PartialPooling(),
+    Contexts(),
+    PairEffect(),
+    DependentVotes(),
     Dimensions(),
-)  # fmt: skip
+)
 _BY_NAME = {term.name: term for term in TERMS}
 
 
@@ -58,7 +63,9 @@ def refuse_combinations(requested: Iterable[str]) -> None:
             found = exclusion(term.name, other.name)
             if found is not None and found.refused:
                 way_out = f", or {other.way_out}" if other.way_out else ""
-                raise RequestError(f"sift takes {term.subject} ({term.option}) or {other.subject} "
-                                   f"({other.option}), not both at once yet: "
-                                   f"{found.reason[0].lower()}{found.reason[1:-1]}; leave one of "
-                                   f"the two away{way_out}")  # fmt: skip
+                raise RequestError(
+                    f"sift takes {term.subject} ({term.option}) or {other.subject} "
+                    f"({other.option}), not both at once yet: "
+                    f"{found.reason[0].lower()}{found.reason[1:-1]}; leave one of "
+                    f"the two away{way_out}"
+                )

@@ -1,8 +1,8 @@
 """What a term of the model is, and the rule by which it is kept.
 
-A term adds something to the model of a vote, or gives the prior of items or workers a structure,
-with a variance that is learned. A run with the term is a trial. It starts from the run without the
-term and is kept only if its evidence is clearly larger.
+A term adds something to the model of a vote, or gives the prior of items or workers a structure, with a variance that
+is learned. A run with the term is a trial. It starts from the run without the term and is kept only if its evidence is
+clearly larger.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FAR_BEHIND = 5.0
 class Exclusion(NamedTuple):
     """A term that cannot be combined with this one, and the reason in one sentence.
 
-    If both are asked for, `refused` says whether that is an error. Otherwise the term that comes
-    later in the list is not tried.
+    If both are asked for, `refused` says whether that is an error. Otherwise the term that comes later in the list is
+    not tried.
     """
 
     term: str
@@ -39,11 +39,10 @@ class Exclusion(NamedTuple):
 class Term:
     """A term that is kept only for evidence.
 
-    `name`, `subject`: the name in tables, and the noun phrase in messages; `option`: how a user
-    asks for the term; empty if it is tried without being asked for; `adds`, `variance`: what it
-    adds to the model, and which variance is learned how: for the documentation; `excludes`: the
-    terms before it in the list with which it cannot be combined; `patience`: the number of passes
-    before a trial may be given up.
+    `name`, `subject`: the name in tables, and the noun phrase in messages; `option`: how a user asks for the term;
+    empty if it is tried without being asked for; `adds`, `variance`: what it adds to the model, and which variance is
+    learned how: for the documentation; `excludes`: the terms before it in the list with which it cannot be combined;
+    `patience`: the number of passes before a trial may be given up.
     """
 
     name: ClassVar[str]
@@ -85,8 +84,8 @@ class Term:
 
 def keep_if_evidence(trial: Propagation, evidence: float, term: Term) -> bool:
     """Run a trial to its end and return whether it has clearly more than this evidence."""
-    # It is given up if the variance of the term vanishes, or if after some passes the evidence
-    # rises too slowly to get there. A trial that has not settled or that reverses gold is not kept.
+    # It is given up if the variance of the term vanishes, or if after some passes the evidence rises too slowly to get
+    # there. A trial that has not settled or that reverses gold is not kept.
     wanted = evidence + MIN_LOG_BAYES_FACTOR
     if not _advance(trial, wanted, term.patience, term.hopeless):
         return False
@@ -117,9 +116,8 @@ def far_behind(run: Propagation, other: Propagation) -> bool:
 
 
 def _advance(
-    trial: Propagation, wanted: float, patience: int,
-    hopeless: Callable[[Propagation], bool] = lambda _: False,
-) -> bool:  # fmt: skip
+    trial: Propagation, wanted: float, patience: int, hopeless: Callable[[Propagation], bool] = lambda _: False
+) -> bool:
     """Iterate until the trial is done; return False as soon as it will not reach the evidence."""
     begun = len(trial.evidence)
     while not trial.done:

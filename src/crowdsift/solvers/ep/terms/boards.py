@@ -1,10 +1,9 @@
 """Boards: rankings of the same items that learn from each other.
 
-A board is one ranking of the items: by one context, criterion or panel of judges. Item i has on
-board b the score q_bi = r_i + e_bi with common scores r ~ N(0, v I) and e_b ~ N(0, s_b I). An item
-on a board, a node, is an item to the engine, and votes connect nodes of one board only, so the
-algebra is that of dependent votes (`GroupPrior`). With s_b = 0 all boards are one; with v = 0 they
-have nothing in common.
+A board is one ranking of the items: by one context, criterion or panel of judges. Item i has on board b the score q_bi
+= r_i + e_bi with common scores r ~ N(0, v I) and e_b ~ N(0, s_b I). An item on a board, a node, is an item to the
+engine, and votes connect nodes of one board only, so the algebra is that of dependent votes (`GroupPrior`). With s_b =
+0 all boards are one; with v = 0 they have nothing in common.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 MAX_BOARD_ITEMS = 1_000  # common scores, whose precision is a matrix
 MAX_BOARD_NUMBERS = 4_000_000  # in the covariances of boards
 _COMPLETE = 1e-8  # s_b/v at which boards are one
-# log(s_b/v) of boards is N(m, _APART²) before any votes, and m has Student's t distribution of
-# _FREEDOM degrees about log _TYPICAL: small deviations are usual, large ones are not excluded.
+# log(s_b/v) of boards is N(m, _APART²) before any votes, and m has Student's t distribution of _FREEDOM degrees about
+# log _TYPICAL: small deviations are usual, large ones are not excluded.
 _APART, _TYPICAL, _UNKNOWN, _FREEDOM = 0.7, 0.01, 1.0, 4.0
 _START = 0.3  # s_b/v
 _BOUNDS = np.log(1e-4), np.log(1e3)
@@ -95,9 +94,8 @@ class PartialPooling(Term):
 class BoardPrior(GroupPrior):
     """The prior of items on boards; v and s_b are learned as the run goes.
 
-    Only ratios matter: the mean of v + s_b over nodes is held at 1, and the scale of scores is that
-    of their prior. log(s_b/v) of boards scatter about their mean, so that a board with few votes
-    has the usual deviation.
+    Only ratios matter: the mean of v + s_b over nodes is held at 1, and the scale of scores is that of their prior.
+    log(s_b/v) of boards scatter about their mean, so that a board with few votes has the usual deviation.
     """
 
     def __init__(self, boards: Boards) -> None:
@@ -139,16 +137,17 @@ class BoardPrior(GroupPrior):
 
 def _scoring_step(x: Vector, slope: Vector, bend: Vector, lost: Vector, of_common: float) -> Vector:
     """Return the step in all x_b with their prior; `lost` is by how much log v falls with each."""
-    # With information `bend` of log s_b and `of_common` of log v, that of x is, plus that of the
-    # prior, diagonal but for three vectors (Woodbury).
+    # With information `bend` of log s_b and `of_common` of log v, that of x is, plus that of the prior, diagonal but
+    # for three vectors (Woodbury).
     n, mean = len(x), float(x.mean())
     away = mean - float(np.log(_TYPICAL))
     pull = (_FREEDOM + 1.0) / (_FREEDOM * _UNKNOWN**2 + away**2)
     slope = slope - (x - mean) / _APART**2 - pull * away / n
     diagonal = bend + 1.0 / _APART**2
     U = np.stack([bend, lost, np.ones(n)], axis=1)
-    K = np.array([[0.0, -1.0, 0.0], [-1.0, float(bend.sum()) + of_common, 0.0],
-                  [0.0, 0.0, pull / n**2 - 1.0 / (n * _APART**2)]])  # fmt: skip
+    K = np.array(
+        [[0.0, -1.0, 0.0], [-1.0, float(bend.sum()) + of_common, 0.0], [0.0, 0.0, pull / n**2 - 1.0 / (n * _APART**2)]]
+    )
     scaled = U / diagonal[:, None]
     inner = np.linalg.solve(np.eye(3) + K @ (U.T @ scaled), K @ (scaled.T @ slope))
     return np.asarray(slope / diagonal - scaled @ inner)

@@ -1,9 +1,8 @@
 """Contexts: workers whose reliability and side bias differ from context to context.
 
-The sites are those of an engine in which a worker in a context is a worker. Between passes the
-contexts of one worker exchange messages: each has for a prior the message of the others. A regular
-worker of reliability β has N(β, (κβ)²) in a context, on the grid of types, and the side bias
-N(γ, w); tie widths and side-only types are the same everywhere.
+The sites are those of an engine in which a worker in a context is a worker. Between passes the contexts of one worker
+exchange messages: each has for a prior the message of the others. A regular worker of reliability β has N(β, (κβ)²) in
+a context, on the grid of types, and the side bias N(γ, w); tie widths and side-only types are the same everywhere.
 """
 
 from __future__ import annotations
@@ -19,14 +18,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import (
-    SidePrior,
-    SiteUpdate,
-    TypePosteriors,
-    WorkerPoints,
-    WorkerPriors,
-    mirrored,
-)
+from crowdsift.engines.grid import SidePrior, SiteUpdate, TypePosteriors, WorkerPoints, WorkerPriors, mirrored
 from crowdsift.numeric.distributions import deposit
 from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 from crowdsift.solvers.ep.items import Factorisation
@@ -83,8 +75,8 @@ class Contexts(Term):
 
     def begin(self, run: Propagation) -> Propagation | None:
         """Return the state of the run over an engine in which a worker in a context is a worker."""
-        # Not tried if workers have a vote or two in a context, nor if one pass at the scores of the
-        # run finds nothing in favour.
+        # Not tried if workers have a vote or two in a context, nor if one pass at the scores of the run finds nothing
+        # in favour.
         apart = run.engine.by_context(_MIN_VOTES)
         if apart is None or len(apart.worker) * len(run.prior.masses) > MAX_CONTEXT_NUMBERS:
             return None
@@ -107,16 +99,20 @@ class ContextSites:
 
     The passes between votes and items are those of the sites below.
 
-    `by_context`: the sites of an engine in which every worker in a context is a worker; `worker`,
-    `context`: which worker each of those is, and where; gold, which follows, is not among them;
-    `n_workers`, `n_gold`: how many workers there are, gold included, and how many of the last are
-    gold.
+    `by_context`: the sites of an engine in which every worker in a context is a worker; `worker`, `context`: which
+    worker each of those is, and where; gold, which follows, is not among them; `n_workers`, `n_gold`: how many workers
+    there are, gold included, and how many of the last are gold.
     """
 
     def __init__(
-        self, by_context: GridSites, worker: NDArray[np.int64], context: NDArray[np.int64],
-        n_workers: int, types: WorkerTypes, n_gold: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        by_context: GridSites,
+        worker: NDArray[np.int64],
+        context: NDArray[np.int64],
+        n_workers: int,
+        types: WorkerTypes,
+        n_gold: int = 0,
+    ) -> None:
         self.by_context = by_context
         self.n_votes, self.n_pairs = by_context.n_votes, by_context.n_pairs
         self.pairs_held = by_context.pairs_held
@@ -125,9 +121,7 @@ class ContextSites:
         several = np.bincount(worker, minlength=n_workers) > 1
         self._apart, self._alone = np.flatnonzero(several[worker]), np.flatnonzero(~several[worker])
         self._several, place = np.unique(worker[self._apart], return_inverse=True)
-        self.types, self.side = (
-            TypeTree(place, len(self._several), types), SideTree(worker, n_workers),
-        )  # fmt: skip
+        self.types, self.side = (TypeTree(place, len(self._several), types), SideTree(worker, n_workers))
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # by context; None before the first pass
@@ -143,12 +137,20 @@ class ContextSites:
         return self.side.spread
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
         """Pass over workers in contexts, then exchange messages among those of one worker."""
-        # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some
-        # of them, are used up by the contexts.
+        # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some of them, are used up
+        # by the contexts.
         if own is not None or workers is not None:
             raise ValueError("sites of contexts are updated together, with the common prior")
         self._levels = levels
@@ -159,17 +161,16 @@ class ContextSites:
             self._priors = np.tile(blurred, (len(self._whole), 1))
         self._priors[self._alone] = blurred
         before = self._priors[self._apart]
-        found = self.by_context.update(levels, prior, means, damping=damping, clip=clip, side=side,
-                                       own=self.context_priors())  # fmt: skip
+        found = self.by_context.update(
+            levels, prior, means, damping=damping, clip=clip, side=side, own=self.context_priors()
+        )
         likelihood = likelihoods(self.by_context, levels, self._shape, self._apart)
         if self._shape.sides:
             rows = slice(len(self._whole))
             self.side.gather(found.side_tau[rows], found.side_nu[rows], side)
         self.types.gather(likelihood, levels, self.side.bonus[self._several])
         q, log_messages = self.types.posterior(prior)
-        log_messages += found.log_messages - float(
-            np.log(np.sum(before * likelihood, axis=1)).sum()
-        )
+        log_messages += found.log_messages - float(np.log(np.sum(before * likelihood, axis=1)).sum())
         self._priors[self._apart] = self.types.context_priors(prior)
         regular = np.zeros(self._n)
         regular[self._whole[self._alone]] = found.regular[self._alone]
@@ -180,21 +181,17 @@ class ContextSites:
             if self._shape.sides:
                 self.side.learn(regular)
         return found._replace(
-            counts=counts, log_messages=log_messages, regular=regular, side_tau=self.side.tau,
-            side_nu=self.side.nu,
-        )  # fmt: skip
+            counts=counts, log_messages=log_messages, regular=regular, side_tau=self.side.tau, side_nu=self.side.nu
+        )
 
     def type_counts(self, prior: Vector) -> Vector:
         """Return the counts of types; see the protocol."""
-        # Those of all contexts as if alone, less those of workers who have several, plus the counts
-        # of these workers.
+        # Those of all contexts as if alone, less those of workers who have several, plus the counts of these workers.
         blurred = self.types.blurred(prior)
         alone = self.by_context.type_counts(blurred) - self.types.context_counts(blurred)
         return self.types.sharpened(prior, alone) + self.types.counts(prior)
 
-    def posteriors(
-        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types of workers, on the common levels; see the protocol."""
         grid = mirrored(self._levels)
         begin, end, _ = rows.indices(self._n)
@@ -230,9 +227,7 @@ class ContextSites:
         none = np.zeros(gold)
         return np.append(mean, none), np.append(variance, none)
 
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; messages among contexts begin anew where the sign changes."""
         self._priors = None if flip else self._priors
         self.by_context.transform(scale=scale, flip=flip, clip=clip, grids=grids)
@@ -261,15 +256,11 @@ class ContextSites:
         """Differences of pairs; see the protocol."""
         return self.by_context.pair_posteriors(means)
 
-    def set_pair_variances(
-        self, variances: Vector | None = None, shared: Vector | None = None
-    ) -> None:
+    def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
         """Variances of pairs; see the protocol."""
         self.by_context.set_pair_variances(variances, shared)
 
-    def propagate(
-        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
-    ) -> Messages:
+    def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
         """Return a sweep of belief propagation; see the protocol."""
         return self.by_context.propagate(precision, settled, fresh=fresh, last=last)
 
@@ -285,9 +276,7 @@ class ContextSites:
         """Take over sites of votes, held by workers in contexts; see the protocol."""
         self.by_context.set_vote_sites(sites, half)
 
-    def pair_likelihood(
-        self, differences: Vector, variances: Vector, points: WorkerPoints
-    ) -> float:
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
         """Return the likelihood of votes given points of workers in contexts; see the protocol."""
         return self.by_context.pair_likelihood(differences, variances, points)
 
@@ -297,9 +286,7 @@ class ContextSites:
             return None
         return self.by_context.loopy_bp(tolerance, sweeps, fresh=fresh)
 
-    def quantiles(
-        self, points: Vector, masses: Vector, levels: Vector, atom: Vector
-    ) -> Vector | None:
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
         """Quantiles of posteriors, where the sites below offer them; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
@@ -326,8 +313,8 @@ def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]
 
 def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
     """Points of workers in a context in which they were not seen."""
-    # Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has
-    # nothing to do with that of the points.
+    # Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has nothing to do with
+    # that of the points.
     count = points.reliability.shape[1]
     at = (np.arange(count) * 0.6180339887498949 + 0.5 / count) % 1.0
     normal = np.array([NormalDist().inv_cdf(p) for p in (np.argsort(at) + 0.5) / count])
@@ -352,9 +339,7 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
     return sites
 
 
-def _gain(
-    run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]
-) -> float:
+def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]) -> float:
     """Nats by which one pass, at the scores of the run, is for workers who differ by context."""
     # What re-fitted scores would add is not in it, hence a bar below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
@@ -378,11 +363,26 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
     who = apart.worker, apart.context, facts.n_workers
     sites: GridSites = ContextSites(below, *who, types, facts.n_gold)
     rule = replace(run.rule, history=[], converged=False)
-    return replace(run, engine=apart.engine, sites=sites, system=sites.system(sites.pair_sums()),
-                   factorisation=Factorisation(apart.engine), messages=None, rule=rule,
-                   evidence=[], done=False, clip=True, damping=1.0, last_step=None, swings=0,
-                   unclipped=0, scale_steps=0, exact=False, indefinite=False,
-                   item_prior=run.own_item_prior())  # fmt: skip
+    return replace(
+        run,
+        engine=apart.engine,
+        sites=sites,
+        system=sites.system(sites.pair_sums()),
+        factorisation=Factorisation(apart.engine),
+        messages=None,
+        rule=rule,
+        evidence=[],
+        done=False,
+        clip=True,
+        damping=1.0,
+        last_step=None,
+        swings=0,
+        unclipped=0,
+        scale_steps=0,
+        exact=False,
+        indefinite=False,
+        item_prior=run.own_item_prior(),
+    )
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
@@ -393,12 +393,10 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def likelihoods(
-    sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]
-) -> Vector:
+def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]) -> Vector:
     """Return the likelihood of every type for each worker, on the common grid, at most 1."""
-    # That of a worker with levels of its own is shared by the common levels about them, so that its
-    # product with a prior is what the worker's adaptive grid would give. `workers` rise.
+    # That of a worker with levels of its own is shared by the common levels about them, so that its product with a
+    # prior is what the worker's adaptive grid would give. `workers` rise.
     grid, widths = mirrored(levels), len(types.widths)
     flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])
     result = np.empty((len(workers), len(flat)))
@@ -436,9 +434,9 @@ def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
 class TypeTree:
     """Types of workers who have several contexts, and of each in each of its contexts.
 
-    After `gather`: m_g(t) = Σ_t' K(t'|t) L_g(t') of a context, K the kernel, and the log message
-    Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says. A worker of one
-    context needs no tree: it has the prior `blurred`, and `sharpened` gives its counts.
+    After `gather`: m_g(t) = Σ_t' K(t'|t) L_g(t') of a context, K the kernel, and the log message Σ_g log m_g(t) of a
+    worker, which for regular types gains what `bonus` says. A worker of one context needs no tree: it has the prior
+    `blurred`, and `sharpened` gives its counts.
     """
 
     def __init__(self, whole: NDArray[np.int64], n_workers: int, types: WorkerTypes) -> None:
@@ -497,8 +495,8 @@ class TypeTree:
 
     def learn(self, prior: Vector) -> None:
         """Move log κ to the top of the parabola through three values of the evidence."""
-        # With one observation of prior. (Steps of EM are for the same maximum, but shrink by less
-        # than a hundredth each.)
+        # With one observation of prior. (Steps of EM are for the same maximum, but shrink by less than a hundredth
+        # each.)
         if not self._n:
             return
 
@@ -549,12 +547,12 @@ class TypeTree:
 class SideTree:
     """Side biases of workers, and of each worker in each of its contexts.
 
-    γ of a worker in a context is N(η, w), η of the worker N(g0, t²). With τ and ν the sums of its
-    sites in the context and D = 1 + w·τ, its message to the worker is exp(-(τ/D)η²/2 + (ν/D)η),
-    times exp(½(w·ν²/D - log D)). No formula divides by w or t², so both may be 0.
+    γ of a worker in a context is N(η, w), η of the worker N(g0, t²). With τ and ν the sums of its sites in the context
+    and D = 1 + w·τ, its message to the worker is exp(-(τ/D)η²/2 + (ν/D)η), times exp(½(w·ν²/D - log D)). No formula
+    divides by w or t², so both may be 0.
 
-    After `gather`, `tau` and `nu` are the sums of the messages that a worker receives;
-    `context_mean` and `context_variance` those of γ in a context given all other contexts.
+    After `gather`, `tau` and `nu` are the sums of the messages that a worker receives; `context_mean` and
+    `context_variance` those of γ in a context given all other contexts.
     """
 
     def __init__(self, whole: NDArray[np.int64], n_workers: int) -> None:
@@ -607,8 +605,8 @@ class SideTree:
 
     def slope(self, weight: Vector, w: float) -> float:
         """Return the derivative in w of the evidence, weighted by context, with the prior of w."""
-        # That of a worker in a context given η is ½[((ν - τη)/D)² - τ/D], which is averaged over
-        # the posterior N(G, V) of η; √w is half normal of scale 1, as the spread of workers is.
+        # That of a worker in a context given η is ½[((ν - τη)/D)² - τ/D], which is averaged over the posterior N(G, V)
+        # of η; √w is half normal of scale 1, as the spread of workers is.
         tau, side = self._tau, self._side
         D = 1.0 + w * tau
         to_worker, linear = self._to_workers(tau / D), self._to_workers(self._nu / D)
@@ -639,13 +637,9 @@ class ContextPoints(NamedTuple):
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
         """Append these rows to those of workers in contexts where they were not seen."""
-        return WorkerPoints(
-            *(np.concatenate(both) for both in zip(common, self.points, strict=True))
-        )
+        return WorkerPoints(*(np.concatenate(both) for both in zip(common, self.points, strict=True)))
 
-    def rows(
-        self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int
-    ) -> NDArray[np.int64]:
+    def rows(self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int) -> NDArray[np.int64]:
         """Where `below` has a worker in a context: below, if it was seen there."""
         count = int(max(self.context.max(initial=0), context.max(initial=0))) + 1
         known, query = self.worker * count + self.context, worker * count + context

@@ -1,9 +1,9 @@
 """Covariates: every worker has coefficients for what is known of a vote.
 
-z = βd + c·γ_s, γ_s ~ N(g, T) with T diagonal, beside a worker's type. Every vote has a site on
-(d, η), η = c·γ_s, since what lengthens an answer may also make it better: scores and coefficients
-have one joint Gaussian (`Elimination`). Each type has its coefficients (`WorkerLaplace`): a worker
-that cares less for quality may care more for length, and its votes alone do not settle which.
+z = βd + c·γ_s, γ_s ~ N(g, T) with T diagonal, beside a worker's type. Every vote has a site on (d, η), η = c·γ_s, since
+what lengthens an answer may also make it better: scores and coefficients have one joint Gaussian (`Elimination`). Each
+type has its coefficients (`WorkerLaplace`): a worker that cares less for quality may care more for length, and its
+votes alone do not settle which.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ from crowdsift.engines.covariates import (
     TypeValues,
 )
 from crowdsift.engines.dense import DenseOperator, TypeTable
-from crowdsift.engines.grid import (
-    LEAST_DENOMINATOR,
-    PairVariances,
-    SiteSystem,
-    SiteUpdate,
-    TypePosteriors,
-)
+from crowdsift.engines.grid import LEAST_DENOMINATOR, PairVariances, SiteSystem, SiteUpdate, TypePosteriors
 from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.dense import inverse_root
@@ -68,11 +62,8 @@ class Covariates(Term):
     adds = "z = βd + c·γ: how workers respond to what is known of a vote"
     variance = "T, one variance per covariate, by MacKay's fixed point"
     excludes = (
-        Exclusion(
-            "features",
-            "Features and coefficients would need one joint Gaussian of items and workers.", True,
-        ),
-    )  # fmt: skip
+        Exclusion("features", "Features and coefficients would need one joint Gaussian of items and workers.", True),
+    )
 
     def given(self, settings: Settings) -> bool:
         """Return whether there are covariates."""
@@ -85,8 +76,8 @@ class Covariates(Term):
 
     def attempt(self, run: Propagation) -> Propagation:
         """Return the run with those covariates that the evidence clearly supports."""
-        # All are tried at once. Then the one that adds least is left out as long as it does not add
-        # more than 3 nats. If nothing but the side is left, the run without covariates is returned.
+        # All are tried at once. Then the one that adds least is left out as long as it does not add more than 3 nats.
+        # If nothing but the side is left, the run without covariates is returned.
         given = run.settings.covariates
         if given is None:
             return run
@@ -118,9 +109,17 @@ def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation
     types = settings.families[-1 if SIDE in design.names else 0]
     passes = engine.covariate_passes if isinstance(engine, OffersCovariatePasses) else NumpyPasses
     sites = CovariateSites(design.votes, types, 2.0, ~design.by_items, passes)
-    trial = Propagation.of("flat", engine, sites, _prior(start.prior, types), start.means.copy(),
-                           settings, base.rule.progress, JointFactorisation(sites),
-                           variances=np.ones(len(start.means)))  # fmt: skip
+    trial = Propagation.of(
+        "flat",
+        engine,
+        sites,
+        _prior(start.prior, types),
+        start.means.copy(),
+        settings,
+        base.rule.progress,
+        JointFactorisation(sites),
+        variances=np.ones(len(start.means)),
+    )
     sites.set_item_variances(start.variances)
     trial.complete()
     return trial
@@ -163,8 +162,8 @@ class JointFactorisation:
 
 def within_reach(A: Vector, V: Vector) -> Vector:
     """Reduce A where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
-    # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a
-    # covariance and a symmetric matrix are real.
+    # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a covariance and a
+    # symmetric matrix are real.
     trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
     determinant = _determinant(A) * _determinant(V)
     largest = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * determinant, 0.0)))
@@ -182,9 +181,7 @@ def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vec
     return mean, np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
 
 
-def sites_of_moments(
-    alpha: Vector, curvature: Vector, m: Vector, V: Vector
-) -> tuple[Vector, Vector]:
+def sites_of_moments(alpha: Vector, curvature: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
     """Precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
     # α is the gradient and -λ the Hessian of log Z in the cavity's mean.
     curvature = within_reach(curvature, V)
@@ -216,10 +213,15 @@ def _times(A: Vector, x: Vector) -> Vector:
 
 def _identity_less(A: Vector, B: Vector) -> Vector:
     """I - AB, rows (11, 12, 21, 22)."""
-    return np.stack([
-        1.0 - A[:, 0] * B[:, 0] - A[:, 1] * B[:, 1], -A[:, 0] * B[:, 1] - A[:, 1] * B[:, 2],
-        -A[:, 1] * B[:, 0] - A[:, 2] * B[:, 1], 1.0 - A[:, 1] * B[:, 1] - A[:, 2] * B[:, 2],
-    ], axis=1)  # fmt: skip
+    return np.stack(
+        [
+            1.0 - A[:, 0] * B[:, 0] - A[:, 1] * B[:, 1],
+            -A[:, 0] * B[:, 1] - A[:, 1] * B[:, 2],
+            -A[:, 1] * B[:, 0] - A[:, 2] * B[:, 1],
+            1.0 - A[:, 1] * B[:, 1] - A[:, 2] * B[:, 2],
+        ],
+        axis=1,
+    )
 
 
 def _solve(M: Vector, x: Vector) -> Vector:
@@ -245,8 +247,8 @@ class PairOperator(DenseOperator):
 class JointPosterior:
     """Covariances of (r, g) and of coefficients.
 
-    `with_coefficients` holds Cov((r, g), γ_s), workers x (items + covariates) x covariates;
-    `coefficients` Cov(γ_s) and `given` that given (r, g), workers x covariates x covariates.
+    `with_coefficients` holds Cov((r, g), γ_s), workers x (items + covariates) x covariates; `coefficients` Cov(γ_s) and
+    `given` that given (r, g), workers x covariates x covariates.
     """
 
     covariance: Vector
@@ -293,8 +295,7 @@ class Elimination:
         K, P = self.n_items, self.f.shape[1]
         g = np.zeros(P)
         if self.free.any():
-            found = np.linalg.solve(self.precision[K:, K:],
-                                    self.rhs[K:] - self.precision[K:, :K] @ means)  # fmt: skip
+            found = np.linalg.solve(self.precision[K:, K:], self.rhs[K:] - self.precision[K:, :K] @ means)
             g[self.free] = found
         whole = np.concatenate([means, g])
         inner = self.root * self.f - np.einsum("skp,k->sp", self.X, whole)
@@ -330,15 +331,27 @@ class Elimination:
 
 
 def eliminate(
-    tau: Vector, nu: Vector, n: Vector, C: Vector, worker: NDArray[np.integer], n_workers: int,
-    winner: NDArray[np.integer], loser: NDArray[np.integer], n_items: int,
-    variance: Vector, free: NDArray[np.bool_],
-) -> Elimination:  # fmt: skip
+    tau: Vector,
+    nu: Vector,
+    n: Vector,
+    C: Vector,
+    worker: NDArray[np.integer],
+    n_workers: int,
+    winner: NDArray[np.integer],
+    loser: NDArray[np.integer],
+    n_items: int,
+    variance: Vector,
+    free: NDArray[np.bool_],
+) -> Elimination:
     """Workers eliminated from the joint Gaussian of these sites, votes ordered by worker."""
     K, P, root = n_items, C.shape[1], np.sqrt(variance)
-    F = np.stack([
-        np.stack([np.bincount(worker, n * tau[:, 2] * C[:, p] * C[:, q], n_workers)
-                  for q in range(P)], axis=1) for p in range(P)], axis=1)  # fmt: skip
+    F = np.stack(
+        [
+            np.stack([np.bincount(worker, n * tau[:, 2] * C[:, p] * C[:, q], n_workers) for q in range(P)], axis=1)
+            for p in range(P)
+        ],
+        axis=1,
+    )
     parts = [np.bincount(worker, n * nu[:, 1] * C[:, p], n_workers) for p in range(P)]
     f: Vector = np.stack(parts, axis=1).astype(np.float64)
     X = np.zeros((n_workers, K + P, P))
@@ -356,9 +369,7 @@ def eliminate(
     whole[K:, :K] = whole[:K, K:].T
     whole[K:, K:] = F.sum(axis=0) + np.eye(P)
     linear = n * nu[:, 0]
-    rhs = np.concatenate(
-        [np.bincount(winner, linear, K) - np.bincount(loser, linear, K), f.sum(axis=0)]
-    )
+    rhs = np.concatenate([np.bincount(winner, linear, K) - np.bincount(loser, linear, K), f.sum(axis=0)])
     X *= root
     inner = np.eye(P) + root[:, None] * F * root
     log_determinant = np.linalg.slogdet(inner)[1]
@@ -370,14 +381,11 @@ def eliminate(
     whole -= flat @ other.T
     own = root * f
     rhs -= np.einsum("skp,sp->k", XM, own)
-    log_workers = 0.5 * float(np.einsum("sp,spq,sq->", own, M, own)) - 0.5 * float(
-        log_determinant.sum()
-    )
+    log_workers = 0.5 * float(np.einsum("sp,spq,sq->", own, M, own)) - 0.5 * float(log_determinant.sum())
     used = np.concatenate([np.ones(K, bool), free])
     return Elimination(
-        whole[np.ix_(used, used)], rhs[used], X, M, f, root, free, K,
-        log_workers if proper else -np.inf, proper,
-    )  # fmt: skip
+        whole[np.ix_(used, used)], rhs[used], X, M, f, root, free, K, log_workers if proper else -np.inf, proper
+    )
 
 
 class Effects(NamedTuple):
@@ -390,15 +398,19 @@ class Effects(NamedTuple):
 class CovariateSites:
     """Sites of one run; see the module.
 
-    `votes`: whose features are the covariates in favour of the first item, scaled; `types`: the
-    worker types; side-only ones depend on the order of items alone; `free`: which covariates may
-    have a mean in the crowd: one that is constant for an item may not.
+    `votes`: whose features are the covariates in favour of the first item, scaled; `types`: the worker types; side-only
+    ones depend on the order of items alone; `free`: which covariates may have a mean in the crowd: one that is constant
+    for an item may not.
     """
 
     def __init__(
-        self, votes: Comparisons, types: WorkerTypes, variance: float, free: NDArray[np.bool_],
+        self,
+        votes: Comparisons,
+        types: WorkerTypes,
+        variance: float,
+        free: NDArray[np.bool_],
         passes: Callable[[CovariateVotes], CovariatePasses],
-    ) -> None:  # fmt: skip
+    ) -> None:
         y, worker = votes.outcome.astype(np.float64), votes.worker_codes().astype(np.int64)
         tied = (y == 0.5) & types.ties
         won, lost = (y > 0) & ~tied, (y < 1) & ~tied
@@ -441,9 +453,17 @@ class CovariateSites:
         return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool,
-        side: SidePrior, own: WorkerPriors | None = None, workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:  # fmt: skip
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
         """Messages of types with their own coefficients, and sites on (d, η)."""
         votes, types = self._votes, self.types
         types.levels = levels
@@ -478,9 +498,14 @@ class CovariateSites:
         counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         none = np.zeros(len(q))
         return SiteUpdate(
-            self._counts(q, counted), float(log_messages.sum()), log_sites,
-            types.gold_margin(np.ones(len(q), bool)), np.where(counted, regular, 0.0), none, none,
-        )  # fmt: skip
+            self._counts(q, counted),
+            float(log_messages.sum()),
+            log_sites,
+            types.gold_margin(np.ones(len(q), bool)),
+            np.where(counted, regular, 0.0),
+            none,
+            none,
+        )
 
     def _posterior_means(self, means: Vector) -> Vector:
         """Of (d, η), winner less loser; g is taken over on the way."""
@@ -501,9 +526,13 @@ class CovariateSites:
         bend, slope = D - v * B**2 / a, he - B * (m + v * hd) / a
         n, C, count = votes.n, votes.C, len(votes.starts) - 1
         P = C.shape[1]
-        F = np.stack([
-            np.stack([np.bincount(votes.worker, n * bend * C[:, p] * C[:, q], count)
-                      for q in range(P)], axis=1) for p in range(P)], axis=1)  # fmt: skip
+        F = np.stack(
+            [
+                np.stack([np.bincount(votes.worker, n * bend * C[:, p] * C[:, q], count) for q in range(P)], axis=1)
+                for p in range(P)
+            ],
+            axis=1,
+        )
         f = np.stack([np.bincount(votes.worker, n * slope * C[:, p], count) for p in range(P)], 1)
         g = self.effects.mean
         Fg = F @ g
@@ -515,8 +544,8 @@ class CovariateSites:
 
     def _learn(self, given: Vector, regular: Vector) -> None:
         """T by maximum evidence, a fixed-point step (MacKay 1992), t half normal of scale 1."""
-        # With ε the deviations of workers from g, of posterior mean e and variance V, the evidence
-        # has no slope in T where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
+        # With ε the deviations of workers from g, of posterior mean e and variance V, the evidence has no slope in T
+        # where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
         assert self.laplace is not None
         T, (_, mean, covariance, _) = self.effects.variance, self.laplace
         voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(regular)) < self._before_gold)
@@ -545,9 +574,7 @@ class CovariateSites:
         voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         return self._counts(q, voted)
 
-    def posteriors(
-        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
-    ) -> TypePosteriors:
+    def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Posterior over types; see the protocol."""
         masses, _ = self.types.posterior(prior, None)
         return TypePosteriors(self.types.reliabilities()[rows], masses[rows])
@@ -564,9 +591,18 @@ class CovariateSites:
         """Return the items' system after eliminating coefficients, without a pair effect."""
         votes = self._votes
         self._eliminated = eliminate(
-            self._tau, self._nu, votes.n, votes.C, votes.worker, len(votes.starts) - 1,
-            self._winner, self._loser, self._n_items, self.effects.variance, self._free,
-        )  # fmt: skip
+            self._tau,
+            self._nu,
+            votes.n,
+            votes.C,
+            votes.worker,
+            len(votes.starts) - 1,
+            self._winner,
+            self._loser,
+            self._n_items,
+            self.effects.variance,
+            self._free,
+        )
         return SiteSystem(*self._eliminated.items())
 
     def joint_variances(self, log_determinant: float) -> PairVariances:
@@ -585,9 +621,7 @@ class CovariateSites:
         self._V, self.joint = np.stack([dd, de, ee], axis=1), found
         return PairVariances(items, log_determinant, bool((dd > 0.0).all()))
 
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
+    def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; see the protocol."""
         factor = -scale if flip else scale
         self._tau = self._tau * np.array([factor**2, factor, 1.0])
@@ -614,11 +648,10 @@ class CovariateSites:
 class WorkerLaplace(NamedTuple):
     """Laplace's approximation per worker and type: log message, mean and covariance of γ.
 
-    Given a type (β, δ) the votes of a worker have the likelihood Π Z(βm + c·γ), scores integrated
-    over their cavities. With γ = g + T^½u, u ~ N(0, I), a Newton step from u has the gradient
-    G = T^½Σ n·e·k·c - u and the precision H = I + T^½(Σ n·w·k²·ccᵀ)T^½, and the type the message
-    log ∫ = Σ n log Z - ½u² + ½GᵀH⁻¹G - ½log|H|, exact to second order about u + H⁻¹G. Side-only
-    types have γ = g.
+    Given a type (β, δ) the votes of a worker have the likelihood Π Z(βm + c·γ), scores integrated over their cavities.
+    With γ = g + T^½u, u ~ N(0, I), a Newton step from u has the gradient G = T^½Σ n·e·k·c - u and the precision H = I +
+    T^½(Σ n·w·k²·ccᵀ)T^½, and the type the message log ∫ = Σ n log Z - ½u² + ½GᵀH⁻¹G - ½log|H|, exact to second order
+    about u + H⁻¹G. Side-only types have γ = g.
     """
 
     messages: Vector
@@ -649,8 +682,7 @@ def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
     """Before any pass: γ = g."""
     P = len(g)
     gamma = np.tile(g, (workers, n_types, 1))
-    return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)),
-                         gamma)  # fmt: skip
+    return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma)
 
 
 class NumpyPasses:
@@ -682,9 +714,7 @@ class NumpyPasses:
             H[there] = _sums(bend[..., None, None] * square[:, None], part)
         return log_z, G, H
 
-    def moments(
-        self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
-    ) -> tuple[Vector, Vector]:
+    def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
         """See the protocol."""
         votes = self._votes
         alpha, curvature = np.empty((len(votes.n), 2)), np.empty((len(votes.n), 3))
@@ -704,16 +734,27 @@ class NumpyPasses:
             first, second = mass * e * k, mass * f * k**2
             a, b = np.sum(first * beta, axis=1), np.sum(first, axis=1)
             alpha[rows] = np.stack([a, b], axis=1)
-            curvature[rows] = np.stack([
-                a * a - np.sum(second * beta**2, axis=1), a * b - np.sum(second * beta, axis=1),
-                b * b - np.sum(second, axis=1)], axis=1)  # fmt: skip
+            curvature[rows] = np.stack(
+                [
+                    a * a - np.sum(second * beta**2, axis=1),
+                    a * b - np.sum(second * beta, axis=1),
+                    b * b - np.sum(second, axis=1),
+                ],
+                axis=1,
+            )
         return alpha, curvature
 
 
 def worker_messages(
-    passes: CovariatePasses, types: TypeValues, m: Vector, v: Vector, g: Vector, root: Vector,
-    before: WorkerLaplace, wanted: NDArray[np.bool_],
-) -> WorkerLaplace:  # fmt: skip
+    passes: CovariatePasses,
+    types: TypeValues,
+    m: Vector,
+    v: Vector,
+    g: Vector,
+    root: Vector,
+    before: WorkerLaplace,
+    wanted: NDArray[np.bool_],
+) -> WorkerLaplace:
     """Return a Newton step of workers and wanted types from where they were; the others stay."""
     log_z, G, H = passes.messages(types, m, v, before.gamma, wanted)
     messages, mean, covariance, gamma = (each.copy() for each in before)

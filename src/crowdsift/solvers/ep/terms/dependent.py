@@ -1,18 +1,17 @@
 """Dependent votes: scores that are not quite the same in every group of votes.
 
-In group g (votes on one prompt, task or session) item j has the score u_jg = r_j + e_jg with
-r ~ N(0, I) and e ~ N(0, s I). Where votes of a group are on one pair, this is an effect of pair and
-group of variance 2s; where they are on several, the effect on an item is in all votes of the group.
-An item in a group, a node, is an item to the engine, and votes connect nodes of one group only. So
-the Laplacian L falls apart into blocks, and nodes are integrated out one block at a time: with
-B = (I + sL_g)⁻¹
+In group g (votes on one prompt, task or session) item j has the score u_jg = r_j + e_jg with r ~ N(0, I) and e ~ N(0, s
+I). Where votes of a group are on one pair, this is an effect of pair and group of variance 2s; where they are on
+several, the effect on an item is in all votes of the group. An item in a group, a node, is an item to the engine, and
+votes connect nodes of one group only. So the Laplacian L falls apart into blocks, and nodes are integrated out one
+block at a time: with B = (I + sL_g)⁻¹
 
     items receive    Σ_g Z_gᵀ L_g B Z_g  and  Σ_g Z_gᵀ B b_g,
     nodes have       the mean B (r + s b_g)  and the covariance  sB + B Σ_r B,
     log|I + LC|      = Σ_g log|I + sL_g| + log|P|,
 
-with Z_g saying which item a node is, and P = I + Σ Z_gᵀ L_g B Z_g the precision of r. Of one pair a
-group it is the algebra of the pair effect.
+with Z_g saying which item a node is, and P = I + Σ Z_gᵀ L_g B Z_g the precision of r. Of one pair a group it is the
+algebra of the pair effect.
 """
 
 from __future__ import annotations
@@ -54,9 +53,7 @@ class DependentVotes(Term):
     variance = "s, by Fisher scoring, one step per pass"
     excludes = (
         Exclusion("features", "Groups need the plain prior of scores."),
-        Exclusion(
-            "covariates", "Coefficients would be learned from votes that share an effect.", True
-        ),
+        Exclusion("covariates", "Coefficients would be learned from votes that share an effect.", True),
         Exclusion("contexts", "An item in a group and a worker in a context need two engines."),
         Exclusion("pair effect", "An effect of groups replaces that of pairs if it explains more."),
         Exclusion("partial pooling", "Items differ by context already."),
@@ -72,17 +69,32 @@ class DependentVotes(Term):
         return isinstance(trial.item_prior, GroupPrior) and trial.item_prior.variance <= MIN_EFFECT
 
     def attempt_in_groups(
-        self, engine: Engine, prior: GroupPrior, start: WarmStart, evidence: float,
-        settings: Settings, progress: Progress | None = None,
-    ) -> Propagation | None:  # fmt: skip
+        self,
+        engine: Engine,
+        prior: GroupPrior,
+        start: WarmStart,
+        evidence: float,
+        settings: Settings,
+        progress: Progress | None = None,
+    ) -> Propagation | None:
         """Return the run over items in groups if it has clearly more evidence, otherwise None."""
-        # `start`, `evidence`: where the run without groups ended: scores and variances of items,
-        # what was learned of workers, and its evidence.
+        # `start`, `evidence`: where the run without groups ended: scores and variances of items, what was learned of
+        # workers, and its evidence.
         sites = required(engine.grid).sites(start.prior.types, 2.0)
         means, variances = start.means[prior.item], start.variances[prior.item]
-        trial = Propagation.of("groups", engine, sites, start.prior, means, settings, progress,
-                               Factorisation(engine), variances=variances,
-                               sides=PopulationSide(start.side), item_prior=prior)  # fmt: skip
+        trial = Propagation.of(
+            "groups",
+            engine,
+            sites,
+            start.prior,
+            means,
+            settings,
+            progress,
+            Factorisation(engine),
+            variances=variances,
+            sides=PopulationSide(start.side),
+            item_prior=prior,
+        )
         first, second = sites.pair_posteriors(means)[:2]
         sites.set_pair_variances(variances[first] + variances[second] + 2.0 * prior.variance)
         trial.iterate()
@@ -109,15 +121,14 @@ class _Blocks(NamedTuple):
 class GroupPrior(ItemPrior):
     """The prior of items in groups; s is learned as the run goes.
 
-    `common`: the variance of r; `deviations`: s of every group; `item_means`, `precision`,
-    `covariance`: of r, after a solve: its posterior mean, P and P⁻¹; `slopes`: the derivatives of
-    the evidence in s of every group, sites held fixed.
+    `common`: the variance of r; `deviations`: s of every group; `item_means`, `precision`, `covariance`: of r, after a
+    solve: its posterior mean, P and P⁻¹; `slopes`: the derivatives of the evidence in s of every group, sites held
+    fixed.
     """
 
     def __init__(
-        self, item: NDArray[np.int64], group: NDArray[np.int64], count: int,
-        variance: float = _START_VARIANCE,
-    ) -> None:  # fmt: skip
+        self, item: NDArray[np.int64], group: NDArray[np.int64], count: int, variance: float = _START_VARIANCE
+    ) -> None:
         self.item, self.n_items, self.count, self.group = item, len(item), count, group
         self.common, self.deviations = 1.0, np.full(int(group.max(initial=-1)) + 1, variance)
         self._at: tuple[SiteSystem | None, bytes] = (None, b"")
@@ -136,9 +147,7 @@ class GroupPrior(ItemPrior):
             groups = np.flatnonzero(sizes == size)
             nodes = order[starts[groups][:, None] + np.arange(size)]
             self._batch[nodes] = len(self._batches)
-            self._row[nodes], self._place[nodes] = (
-                np.arange(len(nodes))[:, None], np.arange(size),
-            )  # fmt: skip
+            self._row[nodes], self._place[nodes] = (np.arange(len(nodes))[:, None], np.arange(size))
             self._batches.append(_Batch(groups, nodes, item[nodes]))
 
     @property

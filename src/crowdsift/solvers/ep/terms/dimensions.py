@@ -2,9 +2,9 @@
 
     z = a_s·(x_i - x_j) + γ_s,   x_i ~ N(0, I),   a_s ~ N(μ, Σ), mirrored or 0; μ and Σ learned
 
-Positions and weights are Gaussian and independent of each other in the approximate posterior. Every
-logistic term has the bound of Jaakkola and Jordan, so that both updates are closed. Positions of
-few items have one covariance matrix; beyond, a D x D block per item, and conjugate gradients.
+Positions and weights are Gaussian and independent of each other in the approximate posterior. Every logistic term has
+the bound of Jaakkola and Jordan, so that both updates are closed. Positions of few items have one covariance matrix;
+beyond, a D x D block per item, and conjugate gradients.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Setting(NamedTuple):
 class State:
     """Positions and weights with their uncertainty, and the crowd.
 
-    `covariance` is one matrix over items and dimensions, or a block per item; `second` are second
-    moments of the weights, `shares` those of the classes of every worker.
+    `covariance` is one matrix over items and dimensions, or a block per item; `second` are second moments of the
+    weights, `shares` those of the classes of every worker.
     """
 
     positions: Vector
@@ -133,15 +133,17 @@ class State:
             two = np.swapaxes(one.reshape(K, D, K * D), 1, 2).reshape(K * K * D, D) @ R
             covariance = np.swapaxes(two.reshape(K, K * D, D), 1, 2).reshape(K * D, K * D)
         unfull = np.linalg.inv(full)
-        crowd = self.crowd._replace(
-            mean=self.crowd.mean @ full, precision=unfull @ self.crowd.precision @ unfull.T
-        )
+        crowd = self.crowd._replace(mean=self.crowd.mean @ full, precision=unfull @ self.crowd.precision @ unfull.T)
         log_determinant = self.log_determinant - 2.0 * K * float(np.linalg.slogdet(R)[1])
         return replace(
-            self, positions=self.positions @ R, covariance=np.ascontiguousarray(covariance),
-            weights=self.weights @ full, second=full.T @ self.second @ full, crowd=crowd,
+            self,
+            positions=self.positions @ R,
+            covariance=np.ascontiguousarray(covariance),
+            weights=self.weights @ full,
+            second=full.T @ self.second @ full,
+            crowd=crowd,
             log_determinant=log_determinant,
-        )  # fmt: skip
+        )
 
     def extended(self, direction: Vector) -> State:
         """Return the state with one more dimension, in which items lie along a direction."""
@@ -156,9 +158,8 @@ class State:
         covariance = np.insert(np.insert(covariance, D, 0.0, axis=0), D, 0.0, axis=1)
         covariance[: D + 1, : D + 1] += _NEW_VARIANCE * np.eye(D + 1)
         crowd = self.crowd._replace(
-            mean=np.insert(self.crowd.mean, D, 0.0), precision=np.linalg.inv(covariance),
-            log_shares=_NOBODY,
-        )  # fmt: skip
+            mean=np.insert(self.crowd.mean, D, 0.0), precision=np.linalg.inv(covariance), log_shares=_NOBODY
+        )
         positions = np.concatenate([self.positions, direction[:, None]], axis=1)
         return State(positions, blocks, weights, second, crowd, self.shares)
 
@@ -181,14 +182,24 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
     last, at_last, exact = -np.inf, _exact(setting, state), False
     for iteration in range(most):
         found = setting.passes.update(
-            state.positions, state.covariance, state.crowd, state.weights, state.second,
-            setting.width, setting.ties, int(setting.part),
-        )  # fmt: skip
+            state.positions,
+            state.covariance,
+            state.crowd,
+            state.weights,
+            state.second,
+            setting.width,
+            setting.ties,
+            int(setting.part),
+        )
         bound = found.bound - (state.penalty() if iteration else 0.0)
         state = replace(
-            state, weights=found.weights, second=found.second, shares=found.shares, bound=bound,
+            state,
+            weights=found.weights,
+            second=found.second,
+            shares=found.shares,
+            bound=bound,
             iterations=iteration + 1,
-        )  # fmt: skip
+        )
         change = abs(bound - last) if iteration > held + 1 else np.inf
         if change < max(_NATS, _SHARE * abs(bound)) and exact == at_last:
             return replace(state, converged=True)
@@ -215,9 +226,8 @@ def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
     if E == D:
         counts[3] = 1e-300
     return before._replace(
-        mean=mean, precision=0.5 * (precision + precision.T),
-        log_shares=np.log(counts / counts.sum()),
-    )  # fmt: skip
+        mean=mean, precision=0.5 * (precision + precision.T), log_shares=np.log(counts / counts.sum())
+    )
 
 
 def _exact(setting: Setting, state: State) -> bool:
@@ -248,8 +258,7 @@ def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -
                 log_det = float(np.linalg.slogdet(precision[place])[1].sum())
             log_determinant += log_det
         positions = (covariance @ rhs.reshape(-1)).reshape(K, D)
-        return replace(state, positions=positions, covariance=covariance,
-                       log_determinant=log_determinant)  # fmt: skip
+        return replace(state, positions=positions, covariance=covariance, log_determinant=log_determinant)
     diagonal = system.diagonal() + np.eye(D)
     covariance = np.asarray(np.linalg.inv(diagonal), np.float64)
     x = state.positions
@@ -283,9 +292,7 @@ def dense(system: Operator, K: int, D: int) -> Vector:
 
 def _standardised(state: State) -> State:
     """Let the positions have the second moments of their prior, which raises the bound."""
-    moments = (state.positions.T @ state.positions + state.blocks().sum(axis=0)) / len(
-        state.positions
-    )
+    moments = (state.positions.T @ state.positions + state.blocks().sum(axis=0)) / len(state.positions)
     values, vectors = np.linalg.eigh(moments)
     return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
 
@@ -293,9 +300,8 @@ def _standardised(state: State) -> State:
 def log_loss(setting: Setting, state: State) -> float:
     """Mean log loss of the votes of a part."""
     total, weight = setting.passes.log_probability(
-        state.positions, state.covariance, state.weights, state.second, setting.width,
-        setting.ties, int(setting.part),
-    )  # fmt: skip
+        state.positions, state.covariance, state.weights, state.second, setting.width, setting.ties, int(setting.part)
+    )
     return -total / max(weight, 1e-300)
 
 
@@ -307,14 +313,11 @@ class Tried(NamedTuple):
     left_out_loss: float
 
 
-def search(
-    setting: Setting, one: State, most: int, loads: Vector
-) -> tuple[State | None, tuple[Tried, ...]]:
+def search(setting: Setting, one: State, most: int, loads: Vector) -> tuple[State | None, tuple[Tried, ...]]:
     """Return the state of the number of dimensions that evidence and left-out votes choose."""
-    # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is
-    # kept if the bound of the evidence rises by more than 3 nats and the loss of the other votes
-    # falls. None stands for one dimension; `one` is where the run of one dimension ended, `loads`
-    # are the numbers of votes of workers.
+    # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is kept if the bound of
+    # the evidence rises by more than 3 nats and the loss of the other votes falls. None stands for one dimension; `one`
+    # is where the run of one dimension ended, `loads` are the numbers of votes of workers.
     kept, out = setting._replace(part=Part.KEPT), setting._replace(part=Part.LEFT_OUT)
     direction, values = leading_residual(setting, one.positions, one.weights, _some(setting, loads))
     if most < 2 or not beyond_chance(values):
@@ -361,14 +364,12 @@ def leading_residual(
     setting: Setting, positions: Vector, weights: Vector, taken: Vector | None = None
 ) -> tuple[Vector, Vector]:
     """Return the direction shared by residuals of a worker, and its eigenvalue beside chance."""
-    # Return a vector over items of root mean square 1, and the largest eigenvalues: of the
-    # residuals, then of residuals with random signs.
+    # Return a vector over items of root mean square 1, and the largest eigenvalues: of the residuals, then of residuals
+    # with random signs.
     K, count = len(positions), _COLUMNS
     steps = _LANCZOS if taken is None else _LANCZOS // 2
     taken = np.ones(len(weights)) if taken is None else taken
-    operator = setting.passes.residuals(
-        positions, weights, setting.width, taken, setting.ties, int(setting.part)
-    )
+    operator = setting.passes.residuals(positions, weights, setting.width, taken, setting.ties, int(setting.part))
     degrees = operator.diagonal()
     scale = ((degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300)))[:, None]
     q = np.stack([np.roll(arbitrary(K), c) for c in range(count)], axis=1) * (scale > 0)

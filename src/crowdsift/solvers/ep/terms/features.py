@@ -1,10 +1,9 @@
 """Features: a prior of scores by what is known of items.
 
-r = Σ_b X_b w_b + u over blocks b of features. With the rows of X_b of mean square norm 1, centred,
-w_b ~ N(0, ρ_b I) and u ~ N(0, s I), s = 1 - Σρ_b, scores have the prior covariance C = sI + ZZᵀ,
-Z = (√ρ_b X_b), of mean diagonal 1: the scale is held as without features. Items then have the
-precision L + C⁻¹ instead of L + I. Since columns of Z add up to 0, (L + C⁻¹)1 = 1/s·1, and the
-level of the scores stays independent of everything else, with the variance s/K.
+r = Σ_b X_b w_b + u over blocks b of features. With the rows of X_b of mean square norm 1, centred, w_b ~ N(0, ρ_b I)
+and u ~ N(0, s I), s = 1 - Σρ_b, scores have the prior covariance C = sI + ZZᵀ, Z = (√ρ_b X_b), of mean diagonal 1: the
+scale is held as without features. Items then have the precision L + C⁻¹ instead of L + I. Since columns of Z add up to
+0, (L + C⁻¹)1 = 1/s·1, and the level of the scores stays independent of everything else, with the variance s/K.
 """
 
 from __future__ import annotations
@@ -88,9 +87,9 @@ class Features(Term):
 
     def attempt(self, run: Propagation) -> Propagation:
         """Return the best run with a prior by features if it has clearly more evidence."""
-        # Trials start from the run and, for every family of types, from no scores: without features
-        # votes that share no items determine nothing, and their scores are no place to start. After
-        # a few iterations only those go on that may still win.
+        # Trials start from the run and, for every family of types, from no scores: without features votes that share no
+        # items determine nothing, and their scores are no place to start. After a few iterations only those go on that
+        # may still win.
         if not self.applies(run):
             return run
         trials = list(_starts(run))
@@ -118,8 +117,9 @@ def _starts(base: Propagation) -> Iterator[Propagation]:
     clear = base.settled and float(np.mean(base.means**2)) >= _CLEAR
     expensive = isinstance(made, LowRankPrior) and made.is_expensive(int(base.sites.n_pairs))
     for types in () if clear and expensive else settings.families:
-        run = Propagation.begin("flat", base.engine, settings.levels, settings, types,
-                                base.rule.progress, base.factorisation)  # fmt: skip
+        run = Propagation.begin(
+            "flat", base.engine, settings.levels, settings, types, base.rule.progress, base.factorisation
+        )
         if run is not None:
             run.item_prior = made.fresh()
             yield run
@@ -142,8 +142,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
     kept: list[Propagation] = []
     for run in sorted(runs, key=lambda run: -run.evidence[-1]):
         if not any(
-            far_behind(run, other)
-            or (other.prior.types is run.prior.types and _alike(run.means, other.means))
+            far_behind(run, other) or (other.prior.types is run.prior.types and _alike(run.means, other.means))
             for other in kept
         ):
             kept.append(run)
@@ -212,8 +211,7 @@ class FeaturePrior(ItemPrior):
 
     def design(self) -> Matrix:
         """Z."""
-        parts = [np.sqrt(share) * each
-                 for share, each in zip(self.shares, self.blocks, strict=True)]  # fmt: skip
+        parts = [np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)]
         return np.concatenate(parts, axis=1)
 
     def fresh(self) -> FeaturePrior:
@@ -226,10 +224,9 @@ class FeaturePrior(ItemPrior):
 
     def learn(self, run: ItemsState) -> None:
         """Shares that the evidence prefers, by a fixed-point step (MacKay 1992)."""
-        # At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it
-        # is 0 where the variance is the squared norm of its effects over the number of them that
-        # votes determine: ρ_b = |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All
-        # are divided by their sum: the scale is held elsewhere.
+        # At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it is 0 where the
+        # variance is the squared norm of its effects over the number of them that votes determine: ρ_b = |w_b|²/γ_b
+        # with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All are divided by their sum: the scale is held elsewhere.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
@@ -349,11 +346,11 @@ class DensePrior(FeaturePrior):
 class LowRankPrior(FeaturePrior):
     """Many items: nothing of items times items is formed.
 
-    With T = (I + sL)⁻¹Z and S = I + ZᵀLT, the weights w ~ N(0, I) of Z have the posterior precision
-    S; scores have the mean (I + sL)⁻¹(sb + Zw), w being that of Sw = Tᵀb, and the covariance
-    s(I + sL)⁻¹ + TS⁻¹Tᵀ; and |L + C⁻¹||C| = |I + sL||S|. The first part of the covariance is what
-    there is without features, in other units. T takes a solve per feature, so it is made anew only
-    where sites have moved; means are exact at any age of T, which then only preconditions.
+    With T = (I + sL)⁻¹Z and S = I + ZᵀLT, the weights w ~ N(0, I) of Z have the posterior precision S; scores have the
+    mean (I + sL)⁻¹(sb + Zw), w being that of Sw = Tᵀb, and the covariance s(I + sL)⁻¹ + TS⁻¹Tᵀ; and |L + C⁻¹||C| = |I +
+    sL||S|. The first part of the covariance is what there is without features, in other units. T takes a solve per
+    feature, so it is made anew only where sites have moved; means are exact at any age of T, which then only
+    preconditions.
     """
 
     def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
@@ -398,9 +395,13 @@ class LowRankPrior(FeaturePrior):
         relative = float(np.linalg.norm(residual)) / max(float(np.linalg.norm(rhs)), 1e-300)
         if relative > tolerance:
             found = conjugate_gradient(
-                multiply, residual, np.ones(len(rhs)), correct=precondition,
-                tolerance=min(tolerance / relative, 0.5), most=50,
-            )  # fmt: skip
+                multiply,
+                residual,
+                np.ones(len(rhs)),
+                correct=precondition,
+                tolerance=min(tolerance / relative, 0.5),
+                most=50,
+            )
             self._w = self._w + found.x
         return self._smooth(system, s * system.rhs + self._times(self._w), start, tolerance)
 
@@ -457,15 +458,16 @@ class LowRankPrior(FeaturePrior):
     def _transposed(self, v: Vector) -> Vector:
         """Zᵀv."""
         single = v.astype(np.float32)
-        parts = [np.sqrt(share) * (single @ each).astype(np.float64)
-                 for share, each in zip(self.shares, self.blocks, strict=True)]  # fmt: skip
+        parts = [
+            np.sqrt(share) * (single @ each).astype(np.float64)
+            for share, each in zip(self.shares, self.blocks, strict=True)
+        ]
         return np.concatenate(parts)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
         """(I + sL)⁻¹ v."""
         s = self.own
-        return system.laplacian.solve(v / s, start, shift=1.0 / s, tolerance=tolerance,
-                                      most=2_000).x  # fmt: skip
+        return system.laplacian.solve(v / s, start, shift=1.0 / s, tolerance=tolerance, most=2_000).x
 
     def _refresh(self, system: SiteSystem) -> None:
         """T and S, where sites or shares have moved since they were made."""
@@ -479,8 +481,7 @@ class LowRankPrior(FeaturePrior):
         s, factor = self.own, np.repeat(np.sqrt(self.shares), self.sizes)
         Z = self._rows * factor[:, None].astype(np.float32)
         start = self._smoothed if len(self._smoothed) else Z
-        self._smoothed = solve_rows(system.laplacian, Z / np.float32(s), start, shift=1.0 / s,
-                                    tolerance=_COARSE)  # fmt: skip
+        self._smoothed = solve_rows(system.laplacian, Z / np.float32(s), start, shift=1.0 / s, tolerance=_COARSE)
         with dense_algebra():
             S = ((Z - self._smoothed) @ Z.T).astype(np.float64) / s  # L(I + sL)⁻¹ = (I - ...)/s
             self._root, self._log_s = inverse_root(0.5 * (S + S.T) + np.eye(len(S)))
@@ -530,8 +531,9 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
         sites.set_pair_variances(np.full(n_pairs, 2.0 * own + spread))
 
         def messages(masses: Vector) -> float:
-            return sites.update(run.prior.levels, masses, part, damping=0.0, clip=True,
-                                side=run.sides.prior).log_messages  # fmt: skip
+            return sites.update(
+                run.prior.levels, masses, part, damping=0.0, clip=True, side=run.sides.prior
+            ).log_messages
 
         messages(run.prior.masses)
         if sites.refine():

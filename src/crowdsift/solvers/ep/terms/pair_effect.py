@@ -42,8 +42,8 @@ class PairEffect(Term):
 
     def begin(self, run: Propagation) -> Propagation | None:
         """Branch off the run with the s that a scoring step from 0 finds."""
-        # The slope of the evidence in s falls with s, as a rule. The gain is then less than the
-        # slope at 0 times the largest s, and a trial that cannot gain enough is not begun.
+        # The slope of the evidence in s falls with s, as a rule. The gain is then less than the slope at 0 times the
+        # largest s, and a trial that cannot gain enough is not begun.
         found = run.pair_sites.pair_posteriors(run.means)
         if found.slope * MAX_EFFECT <= MIN_LOG_BAYES_FACTOR:
             return None
