@@ -66,7 +66,6 @@ def _figures(table: Callable[[Fit], Iterable[tuple[Any, Any]]]) -> Callable[[lis
 
 
 def _rows(found: Iterable[Iterable[Sequence[str]]]) -> dict[str, list[str]]:
-    """Return lists of votes as columns."""
     every = [vote for each in found for vote in each]
     return {name: [vote[place] for vote in every] for place, name in enumerate(_COLUMNS)}
 

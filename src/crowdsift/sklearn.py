@@ -162,13 +162,11 @@ def _require_columns(votes: NDArray[Any]) -> None:
 
 
 def _labels(votes: NDArray[Any]) -> tuple[list[Any], list[Any], list[Any] | None]:
-    """First items, second items and workers, as Python values."""
     columns = [votes[:, place].tolist() for place in range(votes.shape[1])]
     return columns[0], columns[1], columns[2] if len(columns) > 2 else None
 
 
 def _outcomes(y: Any, rows: int) -> NDArray[np.float64]:
-    """Shares of the first item."""
     if y is None:
         raise ValueError("PairwiseRanker requires y to be passed, but the target y is None")
     given = np.asarray(y)

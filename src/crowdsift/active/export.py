@@ -149,7 +149,6 @@ def export_votes(
 
 
 def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
-    """Return the fit of a folder of which the votes are written."""
     if fitted is not None or method is not None:
         raise RequestError(
             f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; "
@@ -182,7 +181,6 @@ def soft_labels(
 def _fit_of(
     coded: CodedVotes, method: str | Model | None, fitted: Any, threads: int | None, progress: Progress | None
 ) -> Fit:
-    """Return the fit that was given, or that of the votes."""
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
         if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
@@ -214,7 +212,6 @@ def _added(
     texts: str | None,
     to: str,
 ) -> Added:
-    """Return the columns that are written beside those of the source."""
     taken = _taken(coded)
     renamed = {
         name: _ORIGINAL + name
@@ -261,7 +258,6 @@ def _taken(coded: CodedVotes) -> set[str]:
 
 
 def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
-    """Return the text of every item, from another file."""
     source, colon, column = texts.rpartition(":")
     if not colon or not source or not column:
         raise RequestError(f"texts are given as ITEMS.csv:COLUMN, not {texts!r}")
@@ -407,7 +403,6 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
 
 
 def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
-    """Return the row in the table of items for every code of the votes."""
     place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]

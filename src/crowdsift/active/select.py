@@ -301,7 +301,6 @@ class Selector:
     # --- the posterior ----------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Take the posterior from a fit; without votes, from the prior of `Sift`."""
         self._fitted = 0.0
         if self._votes is None:
             self._state = prior_state(len(self.items), len(self.workers))
@@ -317,7 +316,6 @@ class Selector:
         self._state = fitted_state(self.fit, self._votes)
 
     def _absorb(self, a: int, b: int, s: int, outcome: float) -> None:
-        """Move the posterior by one vote."""
         state = self._state
         variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
         difference = float(state.belief.mean[a] - state.belief.mean[b])
@@ -337,7 +335,6 @@ class Selector:
         return sorted_labels(items), sorted_labels(names)
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
-        """Return the codes of labels; raise an error for an unknown label."""
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
         listed = plain(labels if many else [labels])
         if kind == "worker" and not self._has_workers:
@@ -351,7 +348,6 @@ class Selector:
         return np.array(codes, dtype=np.int64)
 
     def _with_new(self) -> Comparisons:
-        """Return the initial votes together with those added since."""
         a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
         one, two, who = (code.astype(np.uint32) for code in (a, b, s))
         outcome, weight = y.astype(np.float32), np.ones(len(a), np.float32)
@@ -379,7 +375,6 @@ class Selector:
     # --- questions --------------------------------------------------------------------------
 
     def _candidates(self, among: tuple[Sequence[Any], Sequence[Any]] | None) -> tuple[Codes, Codes]:
-        """Pairs that may be asked, each once."""
         k, component = len(self.items), self._state.component
         if among is not None:
             one, two = (self._codes(list(side), self._item_code, "item") for side in among)
@@ -401,7 +396,6 @@ class Selector:
     def _sampler(
         self, workers: Sequence[Any] | Mapping[Any, int], prices: Mapping[Any, float] | None = None
     ) -> ThompsonSampler:
-        """Check the workers and return their sampler, with their capacities and prices."""
         if not self._has_workers:
             raise RequestError("these votes have no workers to choose from")
         codes = self._codes(list(workers), self._worker_code, "worker")
@@ -421,7 +415,6 @@ class Selector:
         return ThompsonSampler(self._state, codes, capacity, self._random, price)
 
     def _seen(self, s: int) -> NDArray[np.int64]:
-        """Return the pairs on which a worker has voted."""
         new = np.array([(a, b) for a, b, who, _ in self._new if who == s]).reshape(-1, 2)
         one, two = new[:, 0].astype(np.int64), new[:, 1].astype(np.int64)
         if self._votes is not None:
@@ -484,7 +477,6 @@ def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
 
 
 def _joined(labels: NDArray[np.object_], more: Sequence[Any]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Old and new labels sorted together, and the new code of every old one."""
     together = sorted_labels([*labels, *more])
     code = {key_of(label): i for i, label in enumerate(together)}
     return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)

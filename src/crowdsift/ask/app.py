@@ -217,7 +217,6 @@ class Application:
             await asyncio.sleep(_REFRESH)
 
     async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask the background process, which answers one request after the other."""
         names = self.store.items
         request["gold"] = [(names[a], names[b]) for a, b in self.store.gold]
         async with self._asked:
@@ -288,7 +287,6 @@ class Application:
         return Response(content.image, media_type=content.media, headers=headers)
 
     def _content(self, code: int, content: Content) -> dict[str, str]:
-        """Return what a page shows of an item."""
         return {
             "text": content.text,
             "html": safe_html(content.markdown) if content.markdown else "",
@@ -343,7 +341,6 @@ class Application:
         )
 
     def _next(self, judge: Judge, held: list[Question]) -> dict[str, Any]:
-        """Return how the study stands for a judge, and questions to fill the page."""
         votes = len(judge.votes)
         full = judge.capacity is not None and votes + len(held) >= judge.capacity
         made: list[Question] = []
@@ -542,7 +539,6 @@ _FILES = frozenset(path.name for path in STATIC.glob("*.*") if path.suffix in _T
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request of limited size."""
     content = b""
     async for part in request.stream():
         content += part

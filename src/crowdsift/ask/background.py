@@ -85,7 +85,6 @@ def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) -> dict[str, Any]:
-    """Return the tables and sentences of a fit."""
     table = found.item_table
     names = ("score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons")
     ranking = [

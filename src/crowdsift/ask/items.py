@@ -86,7 +86,6 @@ def read_items(path: str) -> list[Content]:
 
 
 def _content(fields: dict[str, str], folder: Path) -> Content:
-    """Return the content of one row; a ValueError says what is wrong with it."""
     label = fields["item"].strip()
     if not label:
         raise ValueError("empty label of an item")

@@ -88,7 +88,6 @@ def _check(settings: Mapping[str, Any], items: int) -> None:
 
 
 def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
-    """Read pairs of known order, winner and loser, of items of the study."""
     if source is None:
         return []
     pairs = read_pair_queries(source, items, [])

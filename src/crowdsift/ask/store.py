@@ -156,7 +156,6 @@ class Store:
         self._thread.start()
 
     def _load(self) -> None:
-        """Open the file and take into memory what pages need."""
         self._connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
             self._connection.execute(f"PRAGMA {setting}")
@@ -300,7 +299,6 @@ def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
 
 
 def _require_study(path: Path) -> None:
-    """Refuse a file that is something else, or of a later version."""
     if not path.is_file():
         raise InputError("no such file", source=str(path))
     with path.open("rb") as file:

@@ -166,7 +166,6 @@ def _often(cells: Cells) -> tuple[Codes, Codes]:
 
 
 def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) -> _Pairs:
-    """Describe pairs of cells i and j of two workers on the same items."""
     # With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of n residuals has
     # the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones. An effect of variance v shared by
     # both workers gives a product the mean v√(p(1-p)p'(1-p')).
@@ -211,7 +210,6 @@ def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> 
 
 
 def _within(cells: Cells, effects: Effects | None) -> _Pairs:
-    """Describe pairs of votes of one worker on the same items."""
     # Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs are half of the
     # squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
     several = np.flatnonzero(cells.votes > 1.0)
@@ -243,7 +241,6 @@ def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
 
 
 def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
-    """Return all pairs of rows on the same items; runs of one size are handled together."""
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff([*starts, len(unit)])
     if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
@@ -363,7 +360,6 @@ def _spread(z: Vector) -> float:
 def _chances(
     cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector, z: Vector
 ) -> Vector:
-    """Return the z of workers' own products, or of the log ratios of two workers, by chance."""
     # `runs`: the rows of `pairs` of every worker, or of every two workers; `excess`, `z`: their sums of products above
     # the mean, and the z of these if they were normal, which is the answer where outcomes are too many.
     result = z.copy()

@@ -143,14 +143,12 @@ def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCova
 
 
 def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
-    """Return the covariance about the means of components."""
     same = component[:, None] == component[None, :]
     centre = np.eye(len(component)) - same / same.sum(axis=1)
     return np.asarray(np.where(same, centre @ matrix @ centre.T, 0.0))
 
 
 def _table(fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None) -> Table:
-    """Return the table of items with the limits that follow from the covariance."""
     old, order = fit.item_table, np.argsort(row, kind="stable")
     score = old["score"].astype(np.float64)[row]
     lower, upper = limits(score, sd, fit.level)

@@ -146,7 +146,6 @@ def _of_distances(fit: Fit, at: Vector) -> Vector:
 
 
 def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
-    """Yield the rows of the items with votes, component by component."""
     component = fit.item_table["component"]
     counted = fit.item_table["comparisons"] > 0
     for group in np.unique(component):
@@ -184,7 +183,6 @@ def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
 
 
 def _largest(values: NDArray[Any], level: float) -> float:
-    """Return the quantile of the largest value of every draw."""
     return float(np.quantile(values.max(axis=1), level))
 
 
@@ -223,7 +221,6 @@ def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[
 
 
 def _bonferroni(level: float, count: int) -> float:
-    """Return the one-sided quantile at which `count` statements hold together in any case."""
     return half_width(1.0 - 2.0 * (1.0 - level) / count)
 
 

@@ -253,7 +253,6 @@ class _Search:
         return float("inf") if place == len(order) else float(self.weight[order][:place].sum())
 
     def _margins(self, above: int, below: int) -> tuple[Callable[[Vector], float], Callable[[Vector], float] | None]:
-        """Return the difference in a fit of what is left, and in one that takes less work."""
         if self._near is None:
             return lambda left: self._margin(left, above, below), None
         series = self._near.series()
@@ -264,7 +263,6 @@ class _Search:
         return by(series.whole), by(series.quick)
 
     def _margin(self, left: Vector, above: int, below: int) -> float:
-        """Return the difference of two scores in a fit of the votes that are left."""
         # Infinite where they cannot be compared any more: then nothing is reversed.
         if not (left > 0.0).any():
             return float("inf")
@@ -301,7 +299,6 @@ class _Search:
         return replace(self.votes, weight=left.astype(np.float32)).select(left > 0.0)
 
     def _listed(self, taken: Vector) -> Table:
-        """Return the votes that were taken away."""
         rows, votes = np.flatnonzero(taken > 0.0), self.votes
         return Table(
             {
@@ -468,7 +465,6 @@ def _path(
 
 
 def _lowest(values: Vector, count: int) -> NDArray[np.intp]:
-    """Return the places of the lowest values, in their order."""
     if count < len(values) // 4:
         places = np.argpartition(values, count)[:count]
         return places[np.lexsort((places, values[places]))]
@@ -483,7 +479,6 @@ def _verified(
     most: int,
     refits: int,
 ) -> int | None:
-    """Return the smallest number that `quick` found, if `margin` says the same of it."""
     # Otherwise the search goes on from there by `margin` alone.
     if quick is not None:
         near = _smallest(quick, start, guess, most, refits)
@@ -534,7 +529,6 @@ def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vecto
 
 
 def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Vector:
-    """Return what is taken of cells, taken of their rows one after the other."""
     order = np.argsort(place, kind="stable")
     reached = np.cumsum(weight[order])
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))

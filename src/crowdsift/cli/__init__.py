@@ -184,7 +184,6 @@ def _explain(error: Exception) -> None:
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Say whether an error of any library means that the system gave no memory or no thread."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOMEM, errno.EAGAIN)
     causes = (

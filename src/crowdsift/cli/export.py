@@ -119,7 +119,6 @@ def export(
 
 
 def _write_head(folder: Path, head: Path | None) -> None:
-    """Write the linear head of a saved fit."""
     import crowdsift
 
     if head is None:

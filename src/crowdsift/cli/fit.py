@@ -212,14 +212,12 @@ class _Steps:
 def _refuse_unused(
     model: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
 ) -> None:
-    """Refuse options that the method would ignore; the votes are read already."""
     from crowdsift.fitting import refuse_unused
 
     refuse_unused(model, True, covariates=bool(covariates), classes=bool(classes), tune=tune, items=bool(items))
 
 
 def _refuse_robustness(model: Any, votes: Any) -> None:
-    """Refuse --robustness of rankings."""
     if getattr(votes, "choices", None) is not None and model.rankings != "pairs":
         raise RequestError(
             "--robustness removes votes on single pairs, and these votes are "
@@ -272,7 +270,6 @@ def _refuse_targets(
 def _completed(
     result: "Fit", steps: _Steps, intake: "Intake | None", robustness: bool, statistics: bool, gold: str | None
 ) -> "Fit":
-    """Add times of work where they are known, robustness and statistics where asked for."""
     if intake is not None and intake.work_seconds and result.worker_table.height:
         result = result.with_seconds(intake.work_seconds)
     if robustness:
@@ -303,7 +300,6 @@ def _write_folders(
 
 
 def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, steps: _Steps) -> None:
-    """Write the batch of Mechanical Turk with the suggestions filled in."""
     if path is None or rows is None or rows.batch is None:
         return
     from crowdsift.io import write_review
@@ -317,7 +313,6 @@ def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, ste
 
 
 def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path | None) -> None:
-    """Write the report and the leaderboard."""
     if report is not None:
         from crowdsift.report import STAGES, make_report
 
@@ -333,7 +328,6 @@ def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path 
 
 
 def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) -> "Fit":
-    """Write tables into the database that the votes came from; return the fit."""
     if name is None:
         return result
     from crowdsift.io import write_tables

@@ -45,7 +45,6 @@ Price = Annotated[
 
 
 def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
-    """Return the price of every worker."""
     from crowdsift.io import read_prices
 
     if text is None:

@@ -91,7 +91,6 @@ def update(
 
 
 def _target(given: Mapping[str, Any]) -> Path | None:
-    """Return the file of the report; without a folder it is the folder that is refused."""
     directory: Path = given["directory"]
     return (given["out"] or directory / "report.html") if directory.is_dir() else None
 

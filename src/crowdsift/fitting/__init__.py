@@ -241,7 +241,6 @@ def _fitted(
     started: float,
     check_gold: bool,
 ) -> tuple[Fit, Estimate | None]:
-    """Estimate the model and make the record while the engine is open."""
     # Where contexts are pooled, return the estimate of the common scores, too.
     with open_votes(model, votes, resources, gold) as opened:
         opened = opened._replace(votes=gathered(votes, opened.engine, MOST_VOTES))
@@ -282,7 +281,6 @@ def _with_overall(
     common: Estimate | None,
     progress: Progress | None,
 ) -> Fit:
-    """Return a fit by context with the ranking of the same votes over all contexts."""
     # Where contexts are pooled it is that of their `common` scores, else another fit. There is none where most items
     # are in one context only, nor where items have features: what those say of scores is learned by context.
     from crowdsift.votes.contexts import without_contexts
@@ -348,7 +346,6 @@ def _merged(gold: Gold, place: np.ndarray[Any, np.dtype[np.uint32]]) -> Gold | N
 
 
 def _scaled(result: Fit, scale: str, anchor: Mapping[Any, float] | None) -> Fit:
-    """Put a fit on a scale; where it has none, warn, since the fit itself is done."""
     whole = result.overall_ranking
     lacks = lacks_scale(result, scale) or ("" if whole is None else lacks_scale(whole, scale))
     if lacks:
@@ -357,7 +354,6 @@ def _scaled(result: Fit, scale: str, anchor: Mapping[Any, float] | None) -> Fit:
 
 
 def _warn(result: Fit) -> None:
-    """Warn the caller of `fit` of an unsettled sign and of a fit that did not converge."""
     whole = result.overall_ranking
     done = result.converged and (whole is None or whole.converged)
     for each in result.diagnostics:

@@ -114,7 +114,6 @@ def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Go
 def _with_grades(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
 ) -> tuple[Comparisons, dict[str, float]]:
-    """Return votes whose weights have the gradients of their grades, and the cut points learned."""
     # A grade below the highest is a win and, for what it is not, a part of a loss.
     grades, ties = votes.grades, votes.outcome == 0.5
     assert grades is not None
@@ -157,7 +156,6 @@ def _with_grades(
 
 
 def _as_votes(votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome: Vector, weight: Vector) -> Comparisons:
-    """Return other rows of the same items and workers."""
     kept = weight > 1e-9
     one, two, who = (column[kept].astype(np.uint32) for column in pairs)
     whole = type(votes).from_codes(

@@ -100,7 +100,6 @@ def open_source(
 
 
 def _refuse_query(query: str | None) -> None:
-    """Refuse a query for what is no database."""
     if query:
         raise RequestError(
             "--query (query=) is for votes in a database: an address such as "
@@ -254,7 +253,6 @@ def _plain(table: Source, options: ReadOptions) -> Plan | None:
 
 
 def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
-    """Plan for a format whose columns were found; refuse one whose workers are missing."""
     form, roles = found.format, dict(found.roles)
     known = form.columns.get("worker", ())
     needed = "worker" in form.columns if form.unfold else form.workers
@@ -284,7 +282,6 @@ def _mapped_roles(table: Source, columns: Mapping[str, str], *, nested: bool = F
 
 
 def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
-    """Return the columns that the user names, or a role that no format has if one is missing."""
     try:
         return _mapped_roles(table, options.columns, nested=form.is_nested)
     except InputError:
@@ -292,12 +289,10 @@ def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]
 
 
 def _found(table: Source, form: Format, options: ReadOptions) -> Found:
-    """Return which columns of a format are there, and which are missing."""
     return form.find(table.names, _mapped_roles(table, options.columns, nested=form.is_nested))
 
 
 def _not_found(table: Source, hint: str) -> InputError:
-    """Make the error for a table without columns of votes."""
     wanted = sorted({name for layout in LAYOUTS for name in layout} | {"worker"})
     near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
     meant = [f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])]
@@ -328,14 +323,12 @@ def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
 
 
 def _missing_columns(found: Found) -> str:
-    """Say what is there of a format and what is missing."""
     verb = "is" if len(found.there) == 1 else "are"
     there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
     return f"{there}{' and '.join(found.lacking)} missing"
 
 
 def _is_near(found: Found) -> bool:
-    """Return whether half of the columns are there, or two of which one is a mark."""
     marked = any(mark in found.there for mark in found.format.marks)
     near = 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
     return bool(found.lacking) and near
@@ -423,7 +416,6 @@ class CovariateColumns(NamedTuple):
 
 
 def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
-    """Find the columns of a covariate: its own, one for each item, or an equality of two."""
     # With the pair ("left", "right") a covariate `chars` is the column chars, or the columns left_chars and
     # right_chars; `org=maker` says where these are equal to the column maker, or to the word where there is no such
     # column.

@@ -114,7 +114,6 @@ def plain_query(query: str) -> str:
 
 
 def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> str:
-    """Write the rows of the query to a Parquet file in the folder, and return its path."""
     target = folder.file(".parquet")
     if kind_of_database(address) == "duckdb":
         interruptible(partial(_copy_duckdb, file_of(address), query, target, folder, threads))
@@ -125,7 +124,6 @@ def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> 
 
 
 def _copy_rows(address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels) -> None:
-    """Copy the rows of a query of PostgreSQL or SQLite."""
     where = shown_address(address)
     with connected(address, read_only=True) as connection, connection.cursor() as cursor:
         cancels.append(cursor.adbc_cancel)
@@ -261,7 +259,6 @@ def _escaped(path: str) -> str:
 
 
 def _with_timeout(address: str) -> str:
-    """Return the address with a connection timeout, unless it has one."""
     own = ("connect_timeout=" in address, "service=" in address)
     if any(own) or {"PGCONNECT_TIMEOUT", "PGSERVICE"} & set(os.environ):
         return address

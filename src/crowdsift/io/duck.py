@@ -99,7 +99,6 @@ class FileSource(Source):
         self.names = self._parts[0].names
 
     def _named(self, paths: Sequence[str], pattern: bool | str) -> dict[str, dict[str, str]]:
-        """Return the worker of every path; note the paths that do not match the pattern."""
         if paths == ["-"]:
             raise InputError("it has no path that could name a worker", source=self.source)
         found = dict(zip(paths, path_workers(paths, pattern), strict=True))
@@ -192,7 +191,6 @@ class FileSource(Source):
         return f"SELECT {', '.join(chosen)} FROM {scan(part, numbered=True)} AS part{joins}"
 
     def _check_part(self, part: Part, names: list[str]) -> None:
-        """Every file of a glob needs the columns of the first one, of the same type."""
         first = self._parts[0]
         for name in names:
             if name not in part.names:
@@ -309,7 +307,6 @@ class FileSource(Source):
         return codes
 
     def _label_joins(self, coded: Iterable[str]) -> str:
-        """Join the labels of columns that hold codes."""
         columns = [self._column[name] for name in coded]
         return "".join(f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code" for column in columns)
 
@@ -442,7 +439,6 @@ class FileSource(Source):
             shutil.copyfile(draft, path)
 
     def _written(self, kind: str, added: Added) -> list[str]:
-        """Select loaded columns, those that change places, numbers and texts."""
         assert self._database is not None
         own = {name: self._cell(name, kind) for name in self._column}
         table = {f"n{place}": values for place, values in enumerate(added.numbers.values())}
@@ -463,7 +459,6 @@ class FileSource(Source):
         return chosen
 
     def _cell(self, name: str, kind: str) -> str:
-        """Return a loaded column as it is written; JSON values get a type where they can."""
         column = self._column[name]
         if name in self._coded:
             return f"labels_{column}.label"
@@ -488,7 +483,6 @@ class FileSource(Source):
 
 
 def _shown_path(path: str) -> str:
-    """Return a path as it can be printed, whatever bytes are in it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

@@ -89,7 +89,6 @@ def _draft(folder: Path, begin: str) -> Iterator[Path]:
 
 
 def _write_through(content: Path, target: Path) -> None:
-    """Copy a file into a device or a pipe."""
     try:
         with content.open("rb") as source, open(_opened_pipe(target), "wb") as sink:
             shutil.copyfileobj(source, sink)
@@ -204,7 +203,6 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[
 
 
 def _lock(handle: int, path: str | Path) -> bool:
-    """Lock an open file until it is closed; False if it is held, or no longer of that name."""
     try:
         if sys.platform != "win32":
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -231,7 +229,6 @@ def _remove_unheld(path: Path) -> None:
 
 
 def _sync(path: Path, flags: int) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk."""
     handle = os.open(path, flags)
     try:
         os.fsync(handle)

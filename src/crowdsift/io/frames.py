@@ -188,7 +188,6 @@ def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _of_categories(labels: list[Any], places: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Return the distinct labels that occur in rows, and the codes of the rows."""
     distinct, of_label = factorize(as_column(labels))
     none = places < 0
     codes = of_label[np.where(none, 0, places)] if labels else np.zeros(len(places), np.uint32)
@@ -311,7 +310,6 @@ _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _source_of_arrow(source: Any) -> Source:
-    """Return a table of any object with an Arrow stream or array, whatever its library."""
     import duckdb
 
     with duckdb.connect(":memory:") as connection:
@@ -385,14 +383,12 @@ def _write_lines(path: str, records: Iterator[dict[str, Any]]) -> None:
 
 
 def _names(columns: Mapping[str, Sequence[Any]], added: Added) -> list[str]:
-    """Return the columns that are written, in their order."""
     names = [added.renamed.get(name, name) for name in columns]
     names += [] if added.turned is None else added.turned[0]
     return list(dict.fromkeys([*names, *added.numbers, *added.labels]))
 
 
 def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dict[str, Any]]:
-    """Yield the rows that are written, one dictionary each."""
     height = len(next(iter(columns.values())))
     rows = np.arange(height) if added.rows is None else added.rows
     numbers = {name: values.tolist() for name, values in added.numbers.items()}
@@ -409,7 +405,6 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as a field of CSV."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
@@ -452,7 +447,6 @@ class UnfoldedSource(ArraySource):
         write_records(columns, path, kind, added)
 
     def _written(self, name: str) -> list[Any]:
-        """Return a column with its whole texts."""
         entries: list[Any] = self._columns[name].tolist()
         if not self._texts:
             return entries

@@ -274,7 +274,6 @@ def coded_votes(
 
 
 def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOptions]:
-    """Add the workers that paths or columns of answers name, and the options that use them."""
     if not (options.worker_from_path or options.worker_columns):
         return table, options
     sides: dict[str, str] = {}
@@ -429,7 +428,6 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
 
 
 def _choices(selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uint32] | None) -> Choices | None:
-    """Return the rankings that the chosen rows are the pairs of; None where they are of none."""
     found = getattr(selection.table, "unfolded", None)
     if found is None or not len(found.ranks):
         return None
@@ -491,7 +489,6 @@ def _pooled(table: Source, plan: Plan) -> tuple[str, ...]:
 
 
 def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
-    """Offer the column of votes that may depend on each other."""
     name = plan.format.dependent
     if not name or name not in table.names:
         return ()
@@ -502,7 +499,6 @@ def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
 
 
 def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:
-    """Say what becomes of graded answers."""
     if grade is None:
         return ()
     return (
@@ -512,7 +508,6 @@ def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:
 
 
 def _marked(selection: Selection, plan: Plan) -> tuple[str, ...]:
-    """Count the rows that the format marks and that are used all the same."""
     noted = plan.format.noted
     if noted is None or noted[0] not in selection.table.names:
         return ()

@@ -165,7 +165,6 @@ def _distinct(winner: NDArray[Any], loser: NDArray[Any]) -> Gold:
 
 
 def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
-    """Return the gold of an earlier fit in the codes of these votes."""
     known = votes.items.tolist()
     winner, loser = (match_labels(labels.tolist(), known) for labels in kept)
     if missing := [*kept.winner[winner < 0], *kept.loser[loser < 0]]:
@@ -203,7 +202,6 @@ def _refuse_unknown(
     pair: list[NDArray[np.uint32]],
     place: NDArray[np.int64],
 ) -> None:
-    """Refuse gold about items that are not among the votes."""
     unknown = [place[codes] < 0 for codes in pair]
     rows = unknown[0] | unknown[1]
     if not rows.any():
@@ -366,7 +364,6 @@ def _pair(table: Source) -> tuple[str, str]:
 
 
 def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
-    """Return the entries of a column, row by row; None for those without one, if these may be."""
     if not blank:
         labels, codes = table.entries(column, "label")
         return [labels[code] for code in codes.tolist()]
@@ -494,7 +491,6 @@ def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
-    """Read a table of items: labels, and columns of numbers, lists or texts."""
     # Labels are those of the column item, else id; with the columns of contexts they are pairs.
     with closing(open_source(source, called="items")) as table:
         own = lookup(table, table.names, "item") or lookup(table, table.names, "id")
@@ -563,7 +559,6 @@ def _numbers(table: Any, name: str) -> NDArray[np.float64]:
 
 
 def _lists(table: Any, name: str) -> list[Any] | None:
-    """Return the lists of a column, which text files write as [1, 2, ...]; None if it has none."""
     first = table.value(name, 0)
     if isinstance(first, str) and first.lstrip().startswith("["):
         rows = [row[0] for row in table.rows([name])]
@@ -652,7 +647,6 @@ def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[
 
 
 def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlock]:
-    """Two blocks of features of texts: weighted character n-grams, and readability."""
     from crowdsift.numeric.text_features import READABILITY, ngram_counts, readability
 
     (column, given), absent = next(iter(table.columns.items())), place < 0
@@ -708,7 +702,6 @@ def _notes(blocks: list[FeatureBlock]) -> list[str]:
 
 
 def _without_items(votes: Comparisons, absent: NDArray[np.bool_]) -> Comparisons:
-    """Return the votes on the other items alone."""
     keep = ~absent[votes.first] & ~absent[votes.second]
     left = votes.select(keep)
     kept = np.zeros(votes.n_items, bool)

@@ -102,7 +102,6 @@ class ReadOptions:
         self._refuse_unknown()
 
     def _refuse_unknown(self) -> None:
-        """Refuse formats, roles, meanings, conditions and amounts that do not exist."""
         if self.format_name not in ("auto", PLAIN.name) and self.format_name not in format_names():
             names = ", ".join(format_names())
             raise RequestError(f"unknown format {self.format!r}; the formats are auto, {names}")
@@ -189,7 +188,6 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
 
 
 def _contexts(given: Any) -> By:
-    """Return one name as text, several as a tuple."""
     names = _names(given, "by")
     return names if len(names) > 1 else "".join(names)
 
@@ -201,7 +199,6 @@ def _text(given: Any, name: str) -> str:
 
 
 def _encoding(given: Any) -> str:
-    """Return the usual name of an encoding of text, "" for none."""
     name = _text(given, "encoding")
     if not name or name.lower() == "auto":
         return ""

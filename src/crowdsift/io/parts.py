@@ -475,7 +475,6 @@ def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bo
 
 
 def _records(part: Part) -> int:
-    """Count the records of a CSV file; of gzipped JSON only check that it came whole."""
     if part.kind == "csv":
         return count_records(part.path, part.zipped, part.source, quotes=True) - 1
     return count_records(part.path, True, part.source, quotes=False) if part.zipped else 0

@@ -88,7 +88,6 @@ def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: 
 
 
 def _unfolded_rows(table: Any) -> Selection:
-    """Select the votes of nested records: void, empty and unwanted records are not used."""
     found, kept = table.unfolded, table.kept_rows
     table.load(table.names)
     record = np.asarray(found.record, np.int64)
@@ -132,7 +131,6 @@ def choose_rows(selection: Selection, plan: Plan, options: ReadOptions, seen: ND
 
 
 def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
-    """Set aside rows without an item, a worker or a context, and those with one item twice."""
     table, roles = selection.table, plan.roles
     labels = [(column, "item label") for column in plan.pair]
     labels += [(roles["worker"], "worker label")] if "worker" in roles else []
@@ -145,7 +143,6 @@ def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
 
 
 def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
-    """Set aside every row with a fault, for `--skip-bad`."""
     # The checks are those that otherwise refuse a table at its first bad row; what escaped here would still be refused
     # there.
     table, roles = selection.table, plan.roles
@@ -250,7 +247,6 @@ class Selected(Source):
 
 
 def _used(codes: list[NDArray[np.uint32]], count: int) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
-    """Return the codes that occur, and each column with numbers among these."""
     there = np.zeros(count + 1, bool)
     for each in codes:
         there[np.minimum(each, count)] = True
@@ -399,7 +395,6 @@ class Selection:
 
 
 def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
-    """Return the rows without a label in a column."""
     labels, codes = table.encode(column)
     unfit = [c for c, label in enumerate(labels) if label.__hash__ is None or is_empty(label)]
     return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
@@ -630,7 +625,6 @@ def _mixed(*columns: NDArray[Any]) -> Hashes:
 
 
 def _distinct(keys: Hashes) -> int:
-    """Count distinct keys; to sort them is quicker than `numpy.unique`."""
     return int((np.diff(np.sort(keys)) != 0).sum()) + 1
 
 

@@ -180,7 +180,6 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
 
 
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
-    """Clean up after a killed run; return the files of the current record."""
     known: set[str] = set()
     if (folder / name).exists():
         with suppress(InputError):  # what is no record of ours names nothing
@@ -288,7 +287,6 @@ def _private_file() -> Iterator[Path]:
 
 
 def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return DuckDB's answer by column; the query may use the table `columns`."""
     with _database(os.getpid()).cursor() as connection:
         if columns:
             connection.register("columns", dict(columns))

@@ -217,7 +217,6 @@ class ParquetVotes(FileSource):
         return replace(votes, rows=rows, intake=plain_intake(rows, self.notes), source=self.source)
 
     def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
-        """Write rows as codes into a file for each range of workers."""
         files = [(work / f"range-{at}").open("wb") for at in range(len(bounds) - 1)]
         try:
             for rows in self.chunks():
@@ -244,7 +243,6 @@ def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -> NDArray[np.int64]:
-    """Sort and collapse every range, one after the other, into the files of the votes."""
     offsets = [np.zeros(1, np.int64)]
     files = {name: (work / name).open("wb") for name in _COLUMNS}
     try:

@@ -455,7 +455,6 @@ class _Counter:
         self._content = bool(tail.strip(_BLANK))
 
     def _blank_lines(self, middle: bytes) -> int:
-        """Return the number of empty lines; fast if few lines begin with a blank."""
         codes = np.frombuffer(middle, np.uint8)
         ends = np.flatnonzero(codes == ord(self._break))
         starts = np.concatenate([[0], ends + 1])

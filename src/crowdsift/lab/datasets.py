@@ -337,7 +337,6 @@ def _folder(path: str | os.PathLike[str], origin: str) -> Path:
 
 
 def _in_folder(name: str, place: Path) -> Dataset | None:
-    """Return the data set if the folder has all its files."""
     known = _KNOWN[name]
     votes, items = place / known.votes, place / known.items if known.items else None
     if votes.is_file() and (items is None or items.is_file()):
@@ -349,7 +348,6 @@ def _in_folder(name: str, place: Path) -> Dataset | None:
 
 
 def _as_published(place: Path) -> Dataset | None:
-    """FaceAge in the layout of IMDB-WIKI-SbS: the label is left or right, or the winner's own."""
     votes, items = (place / file for file in _FACEAGE_FILES)
     if not (votes.is_file() and items.is_file()):
         return None

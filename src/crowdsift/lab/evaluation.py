@@ -158,7 +158,6 @@ def _record(
 
 
 def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Which items have a known truth, and that truth."""
     if isinstance(truth, Mapping) and set(truth) != {"item", "score"}:
         labels = np.empty(len(truth), dtype=object)
         labels[:] = list(truth)
@@ -269,7 +268,6 @@ def _predicted(
     threads: int | None,
     seed: int,
 ) -> tuple[LeftOut | None, str]:
-    """Predictions of all left-out votes, or why there are none."""
     relaxed, note = model.relax(votes)
     uses_features = votes.features is not None and not relaxed.takes_covariates
     if uses_features and relaxed.prepare(votes).features is not None:
@@ -293,7 +291,6 @@ def _predicted(
 
 
 def _best(found: list[LeftOut | None]) -> LeftOut | None:
-    """Return the predictions of the smallest loss."""
     run = [left for left in found if left is not None]
     return min(run, key=lambda left: float(left.weight @ left.losses)) if run else None
 
@@ -319,7 +316,6 @@ def _left_out_record(
 
 
 def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """Return the standard error of a weighted mean, a row of weight w being w votes."""
     total = float(weight.sum())
     mean = float(weight @ values) / total
     return float(np.sqrt(weight @ (values - mean) ** 2) / total)

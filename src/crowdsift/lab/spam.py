@@ -126,7 +126,6 @@ def _rows(votes: Comparisons, whole: bool) -> Iterator[tuple[object, ...]]:
 
 
 def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
-    """Return the kind of every spammer; "combined" has a quarter of each, in the order of KINDS."""
     if kind != "combined":
         return np.full(spammers, kind)
     return np.sort(np.arange(spammers) % 4).astype(int).choose(KINDS[:4])
@@ -135,7 +134,6 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
 def _joined(
     votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32], kinds: NDArray[np.str_], each: int
 ) -> Comparisons:
-    """Return the votes and those of spammers, under names that nobody has."""
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
     taken = {str(label) for label in votes.workers}

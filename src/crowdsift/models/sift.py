@@ -341,7 +341,6 @@ class Sift(Model):
         return None if run is None else self._estimate(run, engine, None, (whole, before))
 
     def _settings(self, engine: Engine, boards: Boards | None = None) -> Settings:
-        """Return the settings of a run: tolerances, starts, and the families of types to try."""
         ties = self.ties and engine.facts.ties
         families = [worker_types(ties=ties, sides=False)]
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):

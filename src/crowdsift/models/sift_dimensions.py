@@ -84,7 +84,6 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
 
 
 def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]) -> Estimate:
-    """Return the estimate at the end of a run, in the reported basis."""
     facts, D = engine.facts, state.count
     voters = facts.n_workers - facts.n_gold
     direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]

@@ -287,7 +287,6 @@ def with_trusted_estimate(
 
 
 def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices of the items of each component."""
     for number in np.unique(component):
         yield np.flatnonzero(component == number)
 
@@ -295,7 +294,6 @@ def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
 def _centred(
     blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
 ) -> tuple[Vector, ScorePrecision]:
-    """Return standard deviations of scores about the means of components, and their precision."""
     # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to 0: it is the
     # Laplacian of weights over pairs, which is how covariances are kept.
     sd, pairs = np.zeros(len(component)), []

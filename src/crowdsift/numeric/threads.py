@@ -80,14 +80,12 @@ _LIMITS: list[_Limit] = []
 
 
 def _apply() -> None:
-    """Set the limit of the latest call, or restore the original number of threads."""
     for library, before in _libraries():
         library.set_num_threads(min(before, _LIMITS[-1].count) if _LIMITS else before)
 
 
 @cache
 def _libraries() -> list[tuple[LibController, int]]:
-    """Return the BLAS libraries of this process, and how many threads they had."""
     # They are found through a callback of ctypes, in which Python prints exceptions and goes on. Signal handlers run in
     # the main thread only, so the search runs in another one.
     try:

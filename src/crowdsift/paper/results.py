@@ -47,7 +47,6 @@ def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: boo
 
 
 def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[Experiment, list[Record]]:
-    """Return what is there of a run, under the options that it was made with."""
     options = made_with(folder, data, fetch)
     chosen = experiment(name, options)
     with Store(folder, chosen).opened() as store:
@@ -55,7 +54,6 @@ def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[
 
 
 def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
-    """Write the first lines: where the default beats, ties with or loses to the best of eight."""
     lines = ["# Results", ""]
     lines.append(
         "`sift`, the default, against the best of the paper's eight methods, picked after the "

@@ -69,7 +69,6 @@ _made: dict[tuple[type[Experiment], Options], Experiment] = {}  # in each proces
 
 
 def _work(kind: type[Experiment], options: Options, setting: Setting, methods: Sequence[str]) -> list[Record]:
-    """Run a setting; one experiment per process, so that data are read once."""
     if (kind, options) not in _made:
         _made[kind, options] = kind(options)
     return _made[kind, options].run(setting, methods)

@@ -198,7 +198,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _locked(path: Path, folder: Path) -> Iterator[None]:
-    """Hold a lock, which the system lets go if this process dies."""
     with path.open("w") as file:
         if sys.platform == "win32":  # no such locks on this system
             yield

@@ -88,7 +88,6 @@ def make_report(
 
 
 def _python_command(fit: Fit, source: str) -> str:
-    """Return the Python code that makes the fit and its report again."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
     summary = fit.summary

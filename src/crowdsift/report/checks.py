@@ -155,7 +155,6 @@ def _crowd(fit: Fit) -> list[str]:
 
 
 def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
-    """Return how many votes between the first and its rivals would separate them, roughly."""
     # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
     if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # trusted ones count
@@ -410,14 +409,12 @@ def _drift(facts: Facts) -> Check | None:
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
-    """Return the first names in quotes, and how many more there are."""
     shown = abbreviated([label(name) for name in names[:_NAMED]], _LONGEST)
     more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
     return ", ".join(f"“{name}”" for name in shown) + more
 
 
 def _repeated_rows(facts: Facts) -> Check | None:
-    """Say whether rows were counted twice; None where the votes were not read from rows."""
     intake = facts.fit.summary.get("intake")
     if not intake:
         return None
@@ -541,7 +538,6 @@ def _sign(facts: Facts) -> Check:
 
 
 def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
-    """Check the sign by pairs with a known answer."""
     result = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
     result += " with the ranking made without them."
     if agree > disagree:

@@ -125,7 +125,6 @@ def gather(
 
 
 def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
-    """Return why the votes are not fitted again; an empty text if they are."""
     if fit.features is not None and votes.item_features is None:
         if refit:
             raise RequestError(f"the report cannot fit again: {WITHOUT_FEATURES}")
@@ -164,7 +163,6 @@ def has_gold(fit: Fit) -> bool:
 
 
 def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
-    """Estimate the seconds of another fit on one core."""
     rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
     return rate * len(votes) * int(fit.summary["iterations"])
 

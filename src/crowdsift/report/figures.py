@@ -261,7 +261,6 @@ def scores_chart(fit: Fit) -> Chart:
 
 
 def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return a running mean over a hundredth of the items, which makes a readable band."""
     window = k // 100 | 1
     padded = np.pad(values, window // 2, mode="edge")
     total = np.cumsum(np.insert(padded, 0, 0.0))

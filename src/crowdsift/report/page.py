@@ -139,7 +139,6 @@ def environment() -> Environment:
 
 
 def _hash(text: str) -> str:
-    """Return the hash that allows this text in the page's content security policy."""
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
 
 
@@ -151,7 +150,6 @@ def bar(value: float | None, low: float | None, high: float | None, scale: list[
 
 
 def _pictures(facts: Facts) -> dict[str, str]:
-    """Return every figure for every width of a screen; an empty text if there is none."""
     fit, population, calibration = facts.fit, facts.population, facts.calibration
     overview = fit.item_table.height > _OVERVIEW and fit.summary["components"] == 1
     trace = fit.trace if np.isfinite(fit.trace).all() and len(set(fit.trace)) > 1 else ()
@@ -177,7 +175,6 @@ def _pictures(facts: Facts) -> dict[str, str]:
 
 
 def _without(facts: Facts) -> dict[str, Any]:
-    """Compare the rankings with and without flagged workers, and list the items that move most."""
     found = facts.without
     if isinstance(found, str):
         return {"why_not": found}
@@ -243,7 +240,6 @@ def _disputes(facts: Facts) -> dict[str, Any]:
 
 
 def _sentences(facts: Facts) -> dict[str, Any]:
-    """Return the sentences of the page by their names in the template."""
     fit = facts.fit
     return {
         "top": top_sentences(facts),
@@ -287,7 +283,6 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
 
 
 def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict[str, Any]:
-    """Return the first rows of a table as texts, and where bars of its values stand."""
     # `level` is where a line is drawn, and for workers the value that means no information.
     scale, score = table["scale"], partial(decimal, digits=digits)
     nothing = level if value == "reliability" else None
@@ -378,7 +373,6 @@ def overall_columns(facts: Facts) -> dict[str, Any] | None:
 
 
 def _ranking(table: Table) -> dict[str, NDArray[Any]]:
-    """Return the columns of a leaderboard."""
     return {
         "rank": table["rank"],
         "name": table["item"],
@@ -466,7 +460,6 @@ def what_is_followed(fit: Fit) -> dict[str, Any] | None:
 
 
 def _judges(fit: Fit) -> list[dict[str, Any]]:
-    """Return coefficients of the workers with the most votes, a row per worker and covariate."""
     table = fit.coefficients
     if table is None:
         return []
@@ -479,7 +472,6 @@ def _judges(fit: Fit) -> list[dict[str, Any]]:
 
 
 def _both_scores(fit: Fit) -> list[dict[str, Any]]:
-    """Return the best items with covariates held equal and as they are."""
     items = fit.item_table
     if "score_as_is" not in items:
         return []

@@ -335,7 +335,6 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
 
 
 def _draw(chart: Chart, ax: Axes) -> Axes:
-    """Draw a chart of the report with matplotlib."""
     if chart.x.log:
         ax.set_xscale("log")
         _whole_numbers(ax, np.array([chart.x.low, chart.x.high]))
@@ -377,7 +376,6 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
 
 
 def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
-    """Return the given votes, or those that the fit holds."""
     known = fit.votes if votes is None else votes
     if known is None:
         raise RequestError(ABSENT)
@@ -385,7 +383,6 @@ def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
 
 
 def _axes(ax: Axes | None, height: float) -> Axes:
-    """Return the given axes, or new ones."""
     if ax is not None:
         return ax
     try:
@@ -406,7 +403,6 @@ def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
 
 
 def _text(fit: Fit, row: int) -> str:
-    """Return the name of an item by its row."""
     return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
 
 

@@ -64,7 +64,6 @@ def _text(iteration: int, measure: float, left: float | None) -> str:
 
 
 def _bar(console: Console | None) -> Bar:
-    """Return a bar with its stage and the time elapsed, by default on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -131,7 +130,6 @@ def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iter
 
 
 def _notebook_bar(title: str, tolerance: float | None) -> Iterator[Progress]:
-    """Show a bar below a notebook's cell."""
     shown: Any = import_module("IPython.display")
     forecast, begun = Forecast(tolerance), time.monotonic()
     handle = shown.display(shown.HTML(escape(title)), display_id=True)

@@ -39,7 +39,6 @@ _STYLES = {
 
 
 def _console() -> Console:
-    """Return standard output, as wide as the terminal; without a limit if it is not a terminal."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return Console() if terminal else Console(width=_NO_WIDTH)
 
@@ -81,7 +80,6 @@ def show_fit(fit: Fit) -> None:
 
 
 def _statistics(fit: Fit) -> list[str]:
-    """Return the sentences of `--statistics`; none where it was not asked for."""
     found = fit.summary.get("statistics")
     if not found:
         return []
@@ -134,7 +132,6 @@ def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:
 
 
 def _covariate_table(fit: Fit) -> tuple[str, Table]:
-    """Return the crowd's coefficients of covariates, and how far workers differ."""
     table = Table()
     heads = ("crowd", f"{level_text(fit.level)} interval", "workers differ by", "evidence")
     for name in ("covariate", *heads):
@@ -181,7 +178,6 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
 
 
 def _show_left_out(records: list[dict[str, Any]]) -> None:
-    """Print one row per method and scheme, the best method first."""
     table = Table()
     table.add_column("left out")
     table.add_column("method")
@@ -212,7 +208,6 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
 
 
 def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
-    """Return the best items; labels take the width that numbers leave."""
     items, by = fit.shown_items, fit.context_columns
     best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
     shown = _Rows({name: column[best] for name, column in items.items()}).records()
@@ -246,7 +241,6 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
 
 
 def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the texts of every column of numbers, the rank first, without empty columns."""
     items, by = fit.shown_items, fit.context_columns
     points = fit.summary.get("scale") == "elo"
     form, ends = ("{:z.0f}", 0) if points else ("{:z.3f}", 2)

@@ -199,7 +199,6 @@ def _rounded(points: WorkerPoints) -> WorkerPoints:
 
 
 def _sites(fitted: FitBuilder) -> SavedSites | None:
-    """Return the sites with items coded by table row; gold is one more worker."""
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
     if sites is None:
         return None
@@ -241,7 +240,6 @@ def item_table(fitted: FitBuilder) -> Table:
 
 
 def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
-    """Return the columns that name an item: its contexts, if any, and its label."""
     if not votes.by:
         return {"item": votes.items}
     parts = map(as_column, context_parts(votes.items, votes.by))
@@ -328,7 +326,6 @@ def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector
 
 
 def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vector) -> dict[str, NDArray[Any]]:
-    """Return columns of verdicts, suggestions and probabilities; empty verdicts without any."""
     result, count = fitted.estimate.workers, table.height
     if result.reliability is None or result.reliability_sd is None or not count:
         return {"verdict": np.full(count, "", dtype=object)}

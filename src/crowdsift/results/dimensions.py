@@ -92,7 +92,6 @@ def _names(fitted: FitBuilder, found: DimensionEstimate) -> list[str | None]:
 
 
 def _item_values(fitted: FitBuilder) -> Iterator[tuple[str, Vector]]:
-    """Yield features of items, and covariates of votes as means over an item's votes."""
     votes = fitted.votes
     blocks = () if votes.item_features is None else votes.item_features.blocks
     for block in blocks:
@@ -135,7 +134,6 @@ def dimension_sentences(fit: Fit) -> list[str]:
 
 
 def _who(fit: Fit, number: int) -> str:
-    """Return who weighs a dimension, and which items they prefer to which."""
     items, workers = fit.item_table, fit.worker_table
     at = items[f"position_{number}"].astype(np.float64)
     up = workers[f"weight_{number}_lower"] > 0.0

@@ -857,7 +857,6 @@ class Fit:
         return made
 
     def _repr_html_(self) -> str:
-        """Return the display in a notebook."""
         from crowdsift.report.page import fit_html
 
         return fit_html(self)

@@ -77,7 +77,6 @@ def _refuse_condition(reading: Mapping[str, Any]) -> None:
 
 
 def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> dict[str, Any]:
-    """Return the summary with pseudonyms, without the notes of reading that name workers."""
     result = {**summary, "workers_hidden": hiding.to_json()}
     for name, key in _NAMED.items():
         if result.get(name) and result[name].get(key):
@@ -89,7 +88,6 @@ def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> 
 
 
 def _notes(notes: Any, labels: Iterable[Any]) -> list[str]:
-    """Return the notes that name no worker, in a list or as a folder COLUMN=LABEL."""
     folders = [f"={label}/" for label in labels]
     return [note for note in notes if not note.startswith("the workers ") and not any(each in note for each in folders)]
 
@@ -100,7 +98,6 @@ def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
 
 
 def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint32], hiding: Hiding) -> Comparisons:
-    """Return the votes with pseudonyms, sorted by them."""
     worker = code[votes.worker_codes()]
     order, intake = np.argsort(worker, kind="stable"), votes.intake
     columns = {name: getattr(votes, name)[order] for name in ("first", "second", "outcome", "weight")}
@@ -127,7 +124,6 @@ def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint
 
 
 def _posterior(posterior: Posterior, order: NDArray[np.intp], code: NDArray[np.uint32]) -> Posterior:
-    """Return the posterior with its rows of workers in the new order."""
     quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
     found = posterior.dimensions
     return replace(

@@ -70,7 +70,6 @@ def form_of(path: str | os.PathLike[str]) -> str:
 
 
 def _numbers(fit: Fit) -> Table:
-    """Return the columns of a leaderboard with all their digits."""
     table = fit.shown_items
     names = (
         *fit.context_columns,
@@ -89,7 +88,6 @@ def _numbers(fit: Fit) -> Table:
 
 
 def _cells(fit: Fit) -> tuple[list[str], list[list[str]]]:
-    """Heads, and rows of text: an interval is one cell."""
     by, scale = fit.context_columns, fit.summary.get("scale") or "standard"
     several = fit.summary.get("components", 1) > 1 and not by
     heads = list(by)
@@ -108,7 +106,6 @@ def _cells(fit: Fit) -> tuple[list[str], list[list[str]]]:
 
 
 def _one_line(cell: Any) -> str:
-    """Return the text of a cell in one line, with control characters as escapes."""
     return plain_text(" ".join(str(cell).split()))
 
 

@@ -91,7 +91,6 @@ def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
 
 
 def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: str) -> None:
-    """Refuse labels without votes, by name."""
     keys = keys_of(labels)
     missing = {key: label for key, label in zip(keys, labels, strict=True) if key not in known}
     if not missing:
@@ -344,7 +343,6 @@ def better(fit: Fit, code: Codes, query: Pairs) -> Values:
 
 
 def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
-    """Which of the compared pairs every pair is (-1: none), and their votes."""
     # The first item of a compared pair is that of the smaller code.
     votes, sites = fit.votes, fit.sites
     if votes is None or sites is None or not len(one) or not _plain(fit):
@@ -405,7 +403,6 @@ def _own_votes(
     pair: Codes,
     sites: tuple[_Given, Values, Values],
 ) -> OwnVotes | None:
-    """Return the rows of votes by pair; a share of a win becomes a weighted win and loss."""
     # None where some vote has no site.
     model = model_of(fit)
     widths = model.tie_column == "tie_width" and votes.ties_are_outcomes

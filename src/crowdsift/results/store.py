@@ -234,13 +234,11 @@ def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None
 
 
 def _record_of(ranking: Fit) -> dict[str, Any]:
-    """Return what the summary keeps of a ranking beside its table."""
     types = {"item": _label_types(ranking.item_table["item"])}
     return {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
 
 
 def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
-    """Return the ranking over all contexts, if it was saved."""
     about = record.pop("overall_ranking", None)
     if about is None or not saved.has(_OVERALL):
         return None
@@ -250,14 +248,11 @@ def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
 
 
 def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
-    """Return the warnings with their kinds, which leave the record."""
     kinds = map(Kind, record.pop("warning_kinds"))
     return tuple(map(Diagnostic, kinds, record["warnings"]))
 
 
 def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
-    """Return the fit with its votes and posterior, if they were kept and still exist."""
-
     def read(name: str) -> bytes | None:
         return saved.read(name) if saved.has(name) else None
 
@@ -312,7 +307,6 @@ def sites_bytes(sites: SavedSites) -> bytes:
 
 
 def _sites(saved: RecordedFolder, population: dict[str, Any] | None, items: Table, workers: Table) -> SavedSites | None:
-    """Return the sites of the votes, if they were kept and the file was not deleted since."""
     if population is None or not saved.has(SITES):
         return None
     content, n_workers = saved.read(SITES, _WITHOUT_SITES), workers.height + 1  # the last is gold
@@ -386,7 +380,6 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _parsed(name: str, texts: list[str]) -> NDArray[Any]:
-    """Convert a column of text to its own type."""
     if name in _TEXT_COLUMNS:
         return np.array(texts, dtype=object)
     if all(text.lstrip("-").isdigit() for text in texts):
@@ -834,7 +827,6 @@ def kept_votes(read: Callable[[str], bytes | None], details: dict[str, Any], fit
 
 
 def _panels(fit: Fit) -> Panels | None:
-    """Return the panels of workers if one is trusted."""
     about = fit.summary.get("trusted")
     if not about:
         return None
@@ -913,7 +905,6 @@ def posterior_of(read: Callable[[str], bytes | None], details: dict[str, Any], f
 
 
 def _context_points(columns: dict[str, NDArray[Any]], fit: Fit, n_contexts: int) -> ContextPoints:
-    """Return the posteriors of workers by context; raise ValueError for unknown codes."""
     worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
     points = _points_of(columns, len(worker))
     for code, end in ((worker, fit.worker_table.height), (context, n_contexts)):
@@ -929,7 +920,6 @@ def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32
 
 
 def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray[np.float64] | None:
-    """Return the matrix that `_split` wrote; None if there is none."""
     names = sorted(each for each in columns if each.rstrip("0123456789") == name)
     if not names:
         return None
@@ -953,7 +943,6 @@ def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | 
 
 
 def _in_order(fit: Fit) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
-    """Return the labels of items by code, and the code of every row of the table."""
     items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
     keys = [items]
     for by in reversed(fit.context_columns):

@@ -139,7 +139,6 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
 
 
 def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
-    """Report a method that stopped before it reached its tolerance."""
     rule = fitted.estimate.rule
     if rule.converged:
         return []
@@ -346,7 +345,6 @@ def _text(label: Any) -> str:
 
 
 def _parts(label: Any) -> list[str]:
-    """Return the texts of a label: the values of its contexts, if any, then the item."""
     if not isinstance(label, tuple):
         return [str(label)]
     return [text for part in label for text in _parts(part)]

@@ -99,7 +99,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a cell that people read: one line, not too long."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -218,7 +218,6 @@ def _classes(levels: Vector, typical: float) -> Vector:
 
 
 def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
-    """Return the share of every type in the crowd, by EM with the prior shares."""
     of_class = np.append(_classes(levels, guess), np.full(logs.shape[1] - len(levels), 3))
     prior = np.array(_SHARES)[of_class] / np.bincount(of_class, minlength=4)[of_class]
     return _by_em(logs, prior / prior.sum())
@@ -236,7 +235,6 @@ def _by_em(logs: Vector, prior: Vector) -> Vector:
 
 
 def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
-    """Return the log-likelihood of every worker's decided votes under every type."""
     # Votes are counted in bins of the difference in favour of the chosen item.
     votes, level = fitted.votes, fitted.estimate.workers.random_level
     probability = fitted.model.probability
@@ -297,8 +295,6 @@ _EQUAL = 1e-9  # a difference of scores that is no order
 
 
 class _Votes(NamedTuple):
-    """Votes: who on what, what they add to Λ, and to g."""
-
     worker: Codes
     first: Codes
     second: Codes
@@ -371,7 +367,6 @@ def _leave_out(
     small: NDArray[np.bool_],
     order: Vector,
 ) -> None:
-    """Fill in the orders of small problems, those of one size together."""
     component = fitted.component.astype(np.int64)
     sizes = np.bincount(component)
     by_component = np.argsort(component, kind="stable")
@@ -468,7 +463,6 @@ def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _runs(order: Codes, ends: Codes, some: Codes) -> Codes:
-    """Return the votes of some problems, which lie in runs of the order."""
     begin = np.where(some > 0, ends[some - 1], 0)
     length = ends[some] - begin
     offset = np.repeat(begin - (np.cumsum(length) - length), length)

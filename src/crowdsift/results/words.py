@@ -111,7 +111,6 @@ def abbreviated(texts: Sequence[str], most: int) -> list[str]:
 
 
 def _shared_beginning(low: str, high: str) -> str:
-    """Return the common beginning of sorted texts, given the first and the last; "" if equal."""
     if low == high:
         return ""
     return next((low[:i] for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), low)

@@ -80,7 +80,6 @@ class ChoiceObjective:
         return low.astype(np.uint32), high.astype(np.uint32), -matrix[low, high]
 
     def _multiply(self, v: Vector) -> Vector:
-        """Return the product of the information with v."""
         padded = np.append(v, 0.0)
         along = padded[self._choices.plus] - padded[self._choices.minus]
         mean = np.add.reduceat(self._p * along, self._choices.offsets[:-1])

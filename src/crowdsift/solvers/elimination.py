@@ -207,7 +207,6 @@ def _by_em(objective: WorkerElimination, scores: Vector, rule: StoppingRule) -> 
 
 
 def _inverses(blocks: Vector) -> Vector:
-    """Inverses of small symmetric blocks, positive definite at a minimum."""
     if blocks.shape[1] == 1:
         return np.asarray(1.0 / np.maximum(blocks, 1e-12))
     if blocks.shape[1] == 0:

@@ -176,7 +176,6 @@ def _mode(
     rule: StoppingRule,
     penalty: ScorePrior,
 ) -> FeatureMode:
-    """Return the posterior about a mode."""
     laplacian = _laplacian(engine, scores, at)
     system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)
     prior.solve(system, scores, 0.0)

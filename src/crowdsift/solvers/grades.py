@@ -94,7 +94,6 @@ def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: Vector) -> Ve
 
 
 def _expected(votes: Graded, point: Vector) -> float:
-    """Return the expected log-likelihood; the last entry of the point is the log of the scale."""
     cuts, scale = point[:-1], float(np.exp(point[-1]))
     if (np.diff(np.append(-cuts[0] - 1e-12, cuts)) < 0.0).any():
         return -np.inf

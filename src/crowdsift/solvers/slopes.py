@@ -112,7 +112,6 @@ class SlopeScale(NamedTuple):
         return gradient
 
     def _optimum(self) -> Vector:
-        """θ̂, at which the votes alone are best met."""
         best: Vector = self.slopes + self._prior_gradient() / np.maximum(self._information(), 1e-12)
         return best
 
@@ -173,7 +172,6 @@ class CommonSlope:
         return self._solve(radius, tolerance, self._levels)
 
     def _solve(self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]) -> NewtonStep:
-        """Return a Newton step on the Hessian at the last point, the prior of scores included."""
         multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
         if isinstance(prior, Ridge):
             shift = prior.level  # no arrays for its products

@@ -203,7 +203,6 @@ class Choices:
 
 
 def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Codes, k: int) -> Codes:
-    """Return a number for worker, pair and outcome, whichever item comes first."""
     low, high = (f(first, second).astype(np.int64) for f in (np.minimum, np.maximum))
     three = np.rint(2.0 * for_lower(first, second, outcome)).astype(np.int64)
     return np.asarray(((worker * k + low) * k + high) * 3 + three)

@@ -323,7 +323,6 @@ class EncodedVotes:
         )
 
     def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
-        """Return rankings or grades of workers who stay; None where one loses some votes only."""
         # Rows that are left of a ranking are no ranking: they are weighted pairs.
         before, after = np.diff(self.offsets), np.diff(runs)
         if answers is None or ((after > 0) & (after < before)).any():
@@ -647,7 +646,6 @@ def _refuse_faults(
     n_workers: int,
     source: str,
 ) -> None:
-    """Refuse rows that no model can use, with the number of the first one."""
     fault, row = find_fault(first, second, worker, outcome, weight, len(items), n_workers)
     if fault:
         column = _FAULT_COLUMN.get(fault)

@@ -189,7 +189,6 @@ class Source(ABC):
             raise self.fault(int(np.argmax(codes == fault.row)), column, fault.message) from None
 
     def _refuse_empty(self, codes: NDArray[np.uint32], empty: list[int], column: str, what: str) -> None:
-        """Refuse entries without a label, all of them at once."""
         absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
         if not absent.any():
             return

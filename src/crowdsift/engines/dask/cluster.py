@@ -59,7 +59,6 @@ class Session:
         return session
 
     def _prepare(self) -> None:
-        """Compare the workers and make them ready; again where one is lost meanwhile."""
         for left in range(_TRIALS, 0, -1):
             try:
                 self._compare()
@@ -135,7 +134,6 @@ class Session:
 
 
 def _versions() -> tuple[str, str] | None:
-    """Return the versions of crowdsift and Python; None without crowdsift and its compiled core."""
     import sys
 
     try:

@@ -91,7 +91,6 @@ class TorchEngine:
 
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
-    """Return the connected component of every item, computed on the device."""
     # Both items of a comparison take the lower label of the two, and every label that of its own item, until no label
     # changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)

@@ -122,7 +122,6 @@ def memory_errors(device: torch.device, votes: int, each: int = 0) -> Iterator[N
 
 
 def _free_memory(device: torch.device) -> int:
-    """Return the bytes of a GPU that this process may still take."""
     free = torch.cuda.mem_get_info(device)[0]
     return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
 

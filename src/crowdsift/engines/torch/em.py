@@ -90,7 +90,6 @@ class TorchEStep:
 
 @triton.jit
 def _e_step(first, second, worker, y, n, scores, slopes, omega, values, precisions, count, B: tl.constexpr):
-    """n·E[ω] of votes; log-likelihood and Σ n·E[ω] of a block of them."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -321,7 +320,6 @@ def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tenso
 
 
 def _regressed(votes: VoteTensors, omega: Tensor, scores: Tensor, ridge: float) -> Tensor:
-    """Slopes of all workers."""
     slopes = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
     exact = torch.full((1,), ridge, dtype=torch.float64, device=votes.device)  # not rounded
     _regress[(votes.n_workers,)](
@@ -331,7 +329,6 @@ def _regressed(votes: VoteTensors, omega: Tensor, scores: Tensor, ridge: float) 
 
 
 def _item_system(votes: VoteTensors, omega: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of votes, and the right-hand side of items."""
     scale = FixedPoint(votes.heaviest * 0.5 * slopes.abs().max(), votes.most_of_item)
     weight = torch.empty_like(omega)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)

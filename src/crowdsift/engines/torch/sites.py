@@ -304,7 +304,6 @@ class TorchSites:
         return float(total)
 
     def _state(self, means: Tensor, side: SidePrior, own: WorkerPriors | None) -> tuple[SiteState, Tensor]:
-        """Return the input of a pass, and the evidence of every worker's γ."""
         E, V = self._pairs.posteriors(means)
         sites = self._tau, self._nu, self._side_tau, self._side_nu
         rows, m = self._rows, self._votes.n_workers
@@ -350,7 +349,6 @@ class TorchSites:
 
 
 def _probability(z: Tensor, width: Tensor, tied: Tensor) -> Tensor:
-    """Return the probability of the outcome."""
     p1, p2 = torch.sigmoid(z - width), torch.sigmoid(-z - width)
     tie = torch.expm1((2.0 * width).clamp(max=700.0)) * p1 * p2
     return torch.where(tied[:, None], tie, p1)

@@ -113,7 +113,6 @@ class SlopeHessian(TorchOperator):
 
 @triton.jit
 def _difference(i, good, first, second, scores):
-    """D of votes."""
     a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
     return tl.load(scores + a, mask=good, other=0.0) - tl.load(scores + b, mask=good, other=0.0)
 
@@ -258,7 +257,6 @@ def _settled(votes: VoteTensors, scores: Tensor, start: Tensor, prior: SlopePrio
 
 
 def _derivatives(votes: VoteTensors, scores: Tensor, slopes: Tensor, a: Tensor, b: Tensor) -> _Derivatives:
-    """Return the derivatives at these slopes; fill a and b of every vote."""
     count = max(triton.cdiv(len(votes), _VOTES), 1)  # a shard may have no votes
     parts = [torch.zeros(count, dtype=torch.float64, device=votes.device) for _ in range(3)]
     scale = FixedPoint(votes.heaviest * slopes.abs().max(), votes.most_of_item)

@@ -34,7 +34,6 @@ def _ready(found, sweep):
 
 @triton.jit
 def _items(diagonal, sums, down, precision, found, sweep, count, LAST: tl.constexpr, B: tl.constexpr):
-    """Precisions of items from the messages to them; the sums begin anew."""
     if LAST or _ready(found, sweep):
         i = tl.program_id(0) * B + tl.arange(0, B)
         good = i < count

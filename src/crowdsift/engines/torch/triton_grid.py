@@ -622,7 +622,6 @@ class GridPasses:
         return new
 
     def _launch_messages(self, out: Tensor) -> None:
-        """Compute Σ n·log Z of every chunk and type."""
         rows, chunks, (count, n_types) = self._rows, self._chunks, self._shape
         where = chunks.worker, chunks.begin, chunks.end, rows.n
         if self._reliability_only:

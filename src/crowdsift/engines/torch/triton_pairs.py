@@ -132,7 +132,6 @@ def _sweep(
     count,
     B: tl.constexpr,
 ):
-    """Compute new messages, their sums per item, and how many moved or failed."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     a, b = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
@@ -223,6 +222,5 @@ def sweep(
 
 
 def _launch(kernel, count, *given, **flags):
-    """Launch a kernel over `count` entries."""
     if count:
         kernel[(triton.cdiv(count, _BLOCK),)](*given, count, B=_BLOCK, **flags)

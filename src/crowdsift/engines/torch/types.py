@@ -320,7 +320,6 @@ class TypeState:
         return self._held_matrices().recorded_counts(prior)
 
     def _kind(self) -> object:
-        """Return the key under which problems of the same votes share recorded counts."""
         return (self.n_types(), self.n_regular(), len(self.levels))
 
     def _held_matrices(self) -> TypeMatrices:

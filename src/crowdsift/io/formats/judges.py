@@ -44,7 +44,6 @@ def _unfolded(
     carried: Sequence[str] = (),
     context: str = "",
 ) -> Unfolded:
-    """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
     carried = [name for name in carried if name in table.names]
     wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
     columns: dict[str, list[Any]] = {name: [] for name in (*_VOTE, *carried)}

@@ -63,7 +63,6 @@ def _sides(table: Source, number: int, data: dict[str, Any], roles: Mapping[str,
 
 
 def _answer(note: dict[str, Any]) -> Any:
-    """Return the side that was selected; None where there is no result."""
     for result in note.get("result") or []:
         value = result.get("value") if isinstance(result, dict) else None
         if isinstance(value, dict):

@@ -162,7 +162,6 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
 
 
 def _places(names: Iterable[str]) -> list[str]:
-    """Return the columns rank_1, rank_2, ... in the order of their places."""
     found = {m[1]: name for name in names if (m := re.fullmatch(r"rank[ _]?(\d+)", name))}
     return [found[place] for place in sorted(found, key=int)]
 

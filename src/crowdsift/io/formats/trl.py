@@ -46,7 +46,6 @@ def implicit_prompts(table: Source, roles: Mapping[str, str], condition: str = "
 
 
 def _split(chosen: Any, rejected: Any) -> tuple[str, str | None, str | None]:
-    """Return the prompt that two conversations share, and the labels of what comes after it."""
     one, two = messages_of(chosen), messages_of(rejected)
     if one is not None and two is not None:
         shared = 0
@@ -65,7 +64,6 @@ def _split(chosen: Any, rejected: Any) -> tuple[str, str | None, str | None]:
 
 
 def _beginning(one: str, two: str) -> str:
-    """Return what two texts begin with alike, found by halving."""
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2
@@ -77,7 +75,6 @@ def _beginning(one: str, two: str) -> str:
 
 
 def _rest(messages: list[Any], shared: int) -> str | None:
-    """Return the label of the messages after the shared ones; the last is the assistant's."""
     if len(messages) - shared == 1 or reply_label(messages) is None:
         return reply_label(messages)
     return cut(json.dumps(messages[shared:], ensure_ascii=False))

@@ -74,7 +74,6 @@ def _from_starts(
     progress: Progress | None,
     exact: Factorisation,
 ) -> Propagation:
-    """Return the run of the largest evidence from all starts."""
     runs: list[Propagation] = []
     for name in settings.starts:
         if runs:

@@ -376,7 +376,6 @@ class Propagation:
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
     def _drift(self) -> float:
-        """Return `scale`, or its counterpart under another prior of scores."""
         return self.scale() if self.item_prior is None else self.item_prior.drift(self)
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
@@ -434,7 +433,6 @@ class Propagation:
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 
     def _refine(self) -> None:
-        """Refine the grids of workers that need it; in stage 2 they settle soon and then stay."""
         self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
@@ -536,7 +534,6 @@ class Propagation:
         self.done = self.rule.stop(change)
 
     def _rescale(self, factor: float) -> None:
-        """Divide scores by the factor and multiply reliabilities: the same probabilities."""
         self.prior = self.prior.rescaled(factor)
         self.sites.transform(scale=factor, grids=True)
         self.means = self.means / factor

@@ -94,7 +94,6 @@ def summarise(
 def _of_marginals(
     sites: SummedSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
 ) -> list[TypeSummary]:
-    """Summarise the marginals that the engine gives, some workers at a time."""
     parts = []
     for begin in range(0, len(sides[0]), _WORKERS):
         rows = slice(begin, min(begin + _WORKERS, len(sides[0])))
@@ -108,7 +107,6 @@ def _of_marginals(
 def _of_posteriors(
     sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
 ) -> list[TypeSummary]:
-    """Summarise posteriors over types, some workers at a time."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     parts: list[TypeSummary] = []
     for begin in range(0, len(sides[0]), chunk):
@@ -161,7 +159,6 @@ def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, 
 
 
 def _joined(parts: list[Any]) -> Iterator[Vector]:
-    """Concatenate the columns of all parts."""
     return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
 
 
@@ -173,7 +170,6 @@ def _block(
     side_variance: Vector,
     limits: Vector | None = None,
 ) -> TypeSummary:
-    """Summarise some workers from their posteriors."""
     rows, count = points.shape
     regular = len(prior.types.widths) * count
     by_width = masses[:, :regular].reshape(rows, -1, count)
@@ -185,7 +181,6 @@ def _block(
 
 
 def _plain(prior: WorkerPrior) -> bool:
-    """Return whether a type is a reliability alone."""
     return len(prior.types.widths) == 1 and not len(prior.types.side_only)
 
 
@@ -226,7 +221,6 @@ def _summary(
 
 
 def _points(found: TypeMarginals, prior: WorkerPrior, side_mean: Vector, side_variance: Vector) -> WorkerPoints:
-    """Return the types at evenly spaced quantiles of the posterior, in the order of types."""
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = len(widths) * types
@@ -318,7 +312,6 @@ def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_worke
 
 
 def _masses(typical: float, side_only: int, points: Vector, masses: Vector) -> Vector:
-    """Return posterior probabilities of the classes of some workers."""
     regular = masses[:, : masses.shape[1] - side_only]
     by_reliability = regular.reshape(len(points), -1, points.shape[1]).sum(axis=1)
     own = _class_of(points, typical)

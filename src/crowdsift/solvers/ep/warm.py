@@ -130,7 +130,6 @@ class _Spread:
 
 
 def _most_moved(moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mark the workers that moved most, up to the share of the votes."""
     largest = np.zeros(len(counts))
     np.maximum.at(largest, worker, moved)
     order = np.argsort(-largest, kind="stable")

@@ -178,7 +178,6 @@ class TypeMixture:
         return able, total
 
     def _by_level(self, counts: Vector) -> Vector:
-        """Return the counts of reliabilities, summed over tie widths."""
         if self._n_widths == 1:
             return counts[: len(self._points)]
         n_regular = self._n_widths * len(self._points)
@@ -186,7 +185,6 @@ class TypeMixture:
 
 
 def _without_negligible(counts: Vector) -> Vector:
-    """Set negligible counts to 0."""
     return np.where(counts < _NEGLIGIBLE, 0.0, counts)
 
 
@@ -298,7 +296,6 @@ class WorkerPrior:
 
 
 def _roots(state: Vector) -> Vector:
-    """Return the state with the square roots of its masses."""
     return np.concatenate([state[:2], np.sqrt(state[2:])])
 
 

@@ -120,7 +120,6 @@ class BoardPrior(GroupPrior):
         self._set(np.clip(x + np.clip(step, -_REACH, _REACH), *_BOUNDS))
 
     def _set(self, x: Vector) -> None:
-        """Set v and s_b from log(s_b/v)."""
         ratio = np.exp(x)
         self.common = 1.0 / (1.0 + float(ratio[self.group].mean()))
         self.deviations = self.common * ratio

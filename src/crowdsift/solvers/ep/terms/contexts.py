@@ -332,7 +332,6 @@ def _informative(apart: ContextEngine, n_workers: int) -> NDArray[np.intp]:
 
 
 def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
-    """Create sites of workers in contexts, with the variances of the run."""
     sites = required(apart.engine.grid).sites(run.prior.types, 2.0)
     first, second = sites.pair_posteriors(run.means)[:2]
     sites.set_pair_variances(run.variances[first] + run.variances[second])
@@ -423,7 +422,6 @@ def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
 
 
 def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
-    """Return sums of rows by their place."""
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     result = np.zeros((count, values.shape[1]))

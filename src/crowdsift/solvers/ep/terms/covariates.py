@@ -104,7 +104,6 @@ class Covariates(Term):
 
 
 def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation:
-    """Return a completed run with these covariates, from the scores and types of another."""
     settings, engine = replace(base.settings, starts=("flat",)), base.engine
     types = settings.families[-1 if SIDE in design.names else 0]
     passes = engine.covariate_passes if isinstance(engine, OffersCovariatePasses) else NumpyPasses
@@ -661,7 +660,6 @@ class WorkerLaplace(NamedTuple):
 
 
 def _blocks(starts: NDArray[np.int64], n_types: int) -> Iterator[tuple[int, int]]:
-    """Ranges of workers of so many votes that arrays over votes and types stay small."""
     most, begin, count = max(_NUMBERS // n_types, 1), 0, len(starts) - 1
     while begin < count:
         end = int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1
@@ -671,7 +669,6 @@ def _blocks(starts: NDArray[np.int64], n_types: int) -> Iterator[tuple[int, int]
 
 
 def _sums(values: Vector, starts: NDArray[np.int64]) -> Vector:
-    """Return sums over the votes of every worker of a block; 0 for one without votes."""
     padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
     found = np.add.reduceat(padded, np.minimum(starts[:-1], len(values)), axis=0)
     found[starts[1:] == starts[:-1]] = 0.0

@@ -211,7 +211,6 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
 
 
 def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
-    """Return the crowd that the moments of the workers imply."""
     E = len(before.mean)
     shares, first, square = sums[:4], sums[4 : 4 + E], sums[4 + E :].reshape(E, E)
     count = max(float(shares[0] + shares[1]), 1e-9)
@@ -231,7 +230,6 @@ def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
 
 
 def _exact(setting: Setting, state: State) -> bool:
-    """Return whether positions get one covariance matrix."""
     K, D = state.positions.shape
     rows = _FINAL_ROWS if setting.part is Part.ALL else _TRIAL_ROWS
     largest = int(np.bincount(setting.component).max())
@@ -239,7 +237,6 @@ def _exact(setting: Setting, state: State) -> bool:
 
 
 def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -> State:
-    """Update the positions."""
     K, D = state.positions.shape
     if exact is not None:
         precision, covariance = dense(system, K, D), np.zeros((K * D, K * D))

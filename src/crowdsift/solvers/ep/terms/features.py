@@ -267,7 +267,6 @@ class DensePrior(FeaturePrior):
         self._definite = True
 
     def _prepare(self) -> None:
-        """C⁻¹ for the shares at hand."""
         if self._at is None or not np.array_equal(self._at, self.shares):
             C = self.own * np.eye(self.n_items)
             for share, gram in zip(self.shares, self._grams, strict=True):
@@ -276,7 +275,6 @@ class DensePrior(FeaturePrior):
             self._inverse, self._at, self._system = inverse_of_root(root), self.shares.copy(), None
 
     def _factorise(self, system: SiteSystem) -> None:
-        """Σ for the sites at hand."""
         self._prepare()
         if self._system is system:
             return
@@ -325,7 +323,6 @@ class DensePrior(FeaturePrior):
         return self._log_determinant + self._log_prior
 
     def _unexplained(self) -> Vector:
-        """Q = C⁻¹ - C⁻¹ΣC⁻¹."""
         return np.asarray(self._inverse - self._inverse @ self._sigma @ self._inverse)
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
