@@ -7,6 +7,7 @@ fit again or draw import what they need when called: `LAZY` lists these edges.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -206,14 +207,18 @@ def test_functions_are_short() -> None:
         f"{name}.{node.name}": lines
         for name, path in MODULES.items()
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef)
-        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > 60 + _documented(node)
+        if isinstance(node, ast.FunctionDef) and (lines := _body(name, node)) > 60
     }
     assert not long, "functions above 60 lines"
 
 
-def _documented(node: ast.FunctionDef) -> int:
-    """The lines of a docstring, which explain and are not read as code."""
+def _body(name: str, node: ast.FunctionDef) -> int:
+    """Count the lines after signature and docstring, without those that pass on one argument to a long call.
+
+    The formatter gives every argument of a long call or signature a line.
+    """
     first = node.body[0]
     is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return (first.end_lineno or 0) - first.lineno + 1 if is_text else 0
+    start = (first.end_lineno or 0) if is_text else first.lineno - 1
+    lines = MODULES[name].read_text(encoding="utf-8").splitlines()[start : node.end_lineno]
+    return sum(not re.fullmatch(r"\s*(\w+=)?[\w.]+,", line) for line in lines)
