@@ -423,3 +423,23 @@ def test_comparative_judgement_as_files_have_it(tmp_path: Path) -> None:
     assert votes.workers.tolist() == ["7", "8"]
     renamed = "username,userchosen,usernotchosen\nu,a,b\nv,b,a\n"
     assert line(crowdsift.read(write(tmp_path / "cj.csv", renamed)))[:3] == ("comparative-judgement", 2, 2)
+
+
+@pytest.mark.parametrize("judged", SEEDS[:2], indirect=True)
+def test_gold_pairs_rank_judges(judged: Path) -> None:
+    """Strong judges see quality, weak ones appeal, which opposes it, random ones nothing."""
+    kinds = {row["judge"]: row["kind"] for row in rows_of(judged / "judges.csv")}
+    gold = rows_of(judged / "verdicts_gold.csv")[::10]
+    pairs = {name: [row[name] for row in gold] for name in gold[0]}
+    table = crowdsift.fit(judged / "verdicts", worker_from_path=True, gold=pairs).worker_table
+    found = {
+        kind: {
+            name: np.array([x for who, x in zip(table["worker"], table[name], strict=True) if kinds[who] == kind])
+            for name in ("weight_length", "reliability")
+        }
+        for kind in ("strong", "weak", "random")
+    }
+    for better, worse in (("strong", "weak"), ("weak", "random")):
+        assert found[better]["weight_length"].min() > found[worse]["weight_length"].max()
+    others = np.concatenate([found["weak"]["reliability"], found["random"]["reliability"]])
+    assert found["strong"]["reliability"].min() > others.max()

@@ -22,7 +22,7 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.labels import MISSING, By, context_names, is_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,6 +52,7 @@ def open_source(
     worker_from_path: bool | str = False,
     query: str | None = None,
     encoding: str = "utf-8",
+    holds_votes: Callable[[Sequence[str]], bool] | None = None,
     called: str = "",
 ) -> Source:
     """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
@@ -96,7 +97,18 @@ def open_source(
         skip_bad=skip_bad,
         worker_from_path=worker_from_path,
         encoding=encoding,
+        holds_votes=holds_votes,
     )
+
+
+def holds_votes(names: Sequence[str], options: ReadOptions) -> bool:
+    """Return whether a file with these columns can hold votes, as the options say how to read them."""
+    own = {name.strip().casefold() for name in names}
+    if options.columns or options.worker_columns:
+        return all(name.strip().casefold() in own for name in options.columns.values())
+    forms = [form for form in known_formats() if options.format_name in ("auto", form.name)]
+    plain = options.format_name in ("auto", PLAIN.name) and any(own.issuperset(layout) for layout in LAYOUTS)
+    return plain or any(form.fits(names, {}) for form in forms)
 
 
 def _refuse_query(query: str | None) -> None:
@@ -210,9 +222,11 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     if plain is not None:
         # Whoever names chosen and rejected by hand means them as the format does: by prompt.
         replies = [each for each in fitting if each.replies] if options.columns else []
-        # Without workers our own columns are those of evalica.
-        without = [each for each in fitting if not each.workers] if pooled else []
-        fitting = replies or without
+        # Without a column worker our own columns may be those of a format that knows its name, or of evalica.
+        known_worker = [
+            each for each in fitting if pooled and (not each.workers or "worker" in _found(table, each, options).roles)
+        ]
+        fitting = replies or known_worker
         if not fitting:
             return plain
     if fitting:

@@ -53,7 +53,8 @@ class FileSource(Source):
     """The columns of one file, of all files of a glob, or of standard input.
 
     `worker_from_path`: whether the path of a file names the worker, or a pattern that says where; `encoding`: the
-    encoding of text files; "" recognises UTF-8 and Windows-1252.
+    encoding of text files; "" recognises UTF-8 and Windows-1252; `holds_votes`: whether a file of a folder is read,
+    by the names of its columns.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class FileSource(Source):
         skip_bad: bool = False,
         worker_from_path: bool | str = False,
         encoding: str = "utf-8",
+        holds_votes: Callable[[Sequence[str]], bool] | None = None,
     ) -> None:
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
@@ -79,24 +81,45 @@ class FileSource(Source):
         try:
             paths, self.notes = (["-"], ()) if source == "-" else without_same(expanded(source))
             named: dict[str, dict[str, str]] = {}
-            if worker_from_path:
+            if isinstance(worker_from_path, str):
                 named = self._named(paths, worker_from_path)
                 paths = [path for path in paths if path in named]
             found = [settled(path, self._folder, partitions=partitions, encoding=encoding) for path in paths]
-            parts = [part for part, _ in found]
-            for path, part in zip(paths, parts, strict=True):
-                part.constant |= named.get(path, {})
+            self._database = Database(threads, [part.path for part, _ in found], self._folder)
+            self._parts = [inspected(part, self._run) for part, _ in found]
+            if holds_votes is not None and os.path.isdir(os.path.expanduser(source)):
+                kept = self._with_votes(holds_votes)
+                paths, found = [paths[place] for place in kept], [found[place] for place in kept]
+                self._parts = [part for part, _ in found]
             self.notes += tuple(note for _, note in found if note)
-            self._database = Database(threads, [part.path for part in parts], self._folder)
-            self._parts = [inspected(part, self._run) for part in parts]
-            if named and any("worker" in (p.header.names if p.header else p.types or ()) for p in parts):
-                self.worker_column = "worker of the path"  # the files have a column worker
-                for part in parts:
-                    part.constant[self.worker_column] = part.constant.pop("worker")
+            if worker_from_path is True:
+                named = self._named(paths, True)
+            self._name_workers(paths, named)
         except BaseException:
             self.close()
             raise
         self.names = self._parts[0].names
+
+    def _with_votes(self, holds_votes: Callable[[Sequence[str]], bool]) -> list[int]:
+        """Return the places of the files with columns of votes; note the others. All, if none has any."""
+        kept = [place for place, part in enumerate(self._parts) if holds_votes(part.names)]
+        if not kept or len(kept) == len(self._parts):
+            return list(range(len(self._parts)))
+        other = next(part for place, part in enumerate(self._parts) if place not in kept)
+        shown = ", ".join(other.names[:6]) + (", ..." if len(other.names) > 6 else "")
+        self.notes += (
+            f"{len(self._parts) - len(kept):,} of {len(self._parts):,} files have no columns of votes and are not "
+            f"read, as {other.source} ({shown})",
+        )
+        return kept
+
+    def _name_workers(self, paths: Sequence[str], named: dict[str, dict[str, str]]) -> None:
+        """Give every file the columns of its path, under another name where the files have a column worker."""
+        if any("worker" in (part.header.names if part.header else part.types or ()) for part in self._parts):
+            self.worker_column = "worker of the path"
+        for path, part in zip(paths, self._parts, strict=True):
+            columns = named.get(path, {})
+            part.constant |= {self.worker_column if name == "worker" else name: x for name, x in columns.items()}
 
     def _named(self, paths: Sequence[str], pattern: bool | str) -> dict[str, dict[str, str]]:
         if paths == ["-"]:
@@ -362,7 +385,7 @@ class FileSource(Source):
             return None
         found = []
         for part in self._parts:
-            columns = ", ".join(field_of(part, name) for name in names)
+            columns = ", ".join(field_of(part, name) if name in part.names else "NULL" for name in names)
             reading = scan_rows(part, names, longest=1 << 28)
             query = f"SELECT hash({columns})::UBIGINT AS value FROM {reading}"
             found.append(np.ma.getdata(self._run(part, query).fetchnumpy()["value"]))

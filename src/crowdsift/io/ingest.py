@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from crowdsift.io.columns import (
     Plan,
     answer_columns,
     covariate_values,
+    holds_votes,
     open_source,
     plan_columns,
     plan_reading,
@@ -36,7 +38,6 @@ from crowdsift.io.formats import side_columns
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import limited_memory
 from crowdsift.io.rows import (
-    WORK_TIME,
     Selection,
     alike,
     choose_rows,
@@ -47,6 +48,7 @@ from crowdsift.io.rows import (
     read_outcomes,
     refuse_answers,
     split_items,
+    time_column,
     unfold,
 )
 from crowdsift.io.sql import identifiers
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.choices import Choices
     from crowdsift.votes.source import Source
 
+_MILLISECONDS = 1000.0  # a typical time for a vote above this is in milliseconds, not seconds
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
 
 
@@ -251,6 +254,7 @@ def coded_votes(
         worker_from_path=options.worker_from_path,
         query=options.query,
         encoding=options.encoding,
+        holds_votes=lambda names: holds_votes(names, options),
     )
     try:
         table, planned = _with_workers(table, options)
@@ -402,9 +406,8 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     if not (options.unique or plan.format.unique):
         columns = (first, second, worker, outcome, weight, *vectors)
         intake = _with_repeats(intake, table, tuple(roles.values()), columns)
-    times = [name for name in (WORK_TIME, plan.format.seconds) if name and name in table.names]
-    if worker is not None and times:
-        seconds = _median_by_worker(table.numbers(times[0]), worker, workers)
+    if worker is not None and (timed := time_column(table, plan.format)):
+        seconds = _median_by_worker(_seconds(table, timed), worker, workers)
         intake = replace(intake, work_seconds=seconds)
     return CodedVotes(
         table=table,
@@ -463,6 +466,18 @@ def _with_repeats(
         "without it all count"
     )
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))
+
+
+def _seconds(table: Source, name: str) -> NDArray[np.float64]:
+    """Return times as seconds: numbers, clock times such as 00:01:16, or milliseconds."""
+    found = np.asarray(table.numbers(name), np.float64)
+    if not np.isfinite(found).any():
+        labels, codes = table.encode(name)
+        clocks = [re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", str(label).strip()) for label in labels]
+        times = [np.dot([3600.0, 60.0, 1.0], [*map(float, each.groups())]) if each else np.nan for each in clocks]
+        found = np.array([*times, np.nan])[np.minimum(codes, len(labels))]
+    typical = np.nanmedian(found) if np.isfinite(found).any() else 0.0
+    return found / 1000.0 if typical > _MILLISECONDS else found
 
 
 def _median_by_worker(

@@ -22,7 +22,7 @@ import numpy as np
 from crowdsift.errors import InputError
 from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_columns, refuse_empty, resolve_column
 from crowdsift.io.files import replace_file
-from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, side_columns
+from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
 from crowdsift.votes.source import LIMITS, SortedCodes, Source, number_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Hashes = NDArray[np.uint64]
     Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
 
-WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
+_WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
 _NAMING = "what names a row (--unique)"
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
 _MIN_REPEATED = 20  # rows that repeat, or rows of a block, below which chance explains them
@@ -74,7 +74,7 @@ def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: 
     names = [*plan.roles.values(), *(n for c in plan.covariates for n in c.names), *contexts]
     names += [resolve_column(table, each, _NAMING) for each in options.unique]
     noted = () if plan.format.noted is None else plan.format.noted[:1]
-    offered = (*plan.format.unique, *noted, plan.format.seconds, WORK_TIME)
+    offered = (*plan.format.unique, *noted, time_column(table, plan.format))
     names += [n for n in offered if n and n in table.names]
     names += [STYLE] if options.style_control else []
     names = [name for name in names if name not in (*replies, *prompts)]
@@ -85,6 +85,12 @@ def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: 
     if (kept := table.kept()) is not None:
         selection.mark(np.flatnonzero(~kept), Selection.LEFT_OUT)
     return selection
+
+
+def time_column(table: Source, form: Format) -> str:
+    """Return the column of the time that an answer took, "" for none."""
+    known = folded(form.seconds) if form.seconds else _WORK_TIME
+    return next((name for name in table.names if known in (name, form.seconds and folded(name))), "")
 
 
 def _unfolded_rows(table: Any) -> Selection:

@@ -48,9 +48,9 @@ def position_columns(found: DimensionEstimate, level: float, unseen: NDArray[np.
 
 
 def weight_columns(found: DimensionEstimate, level: float) -> dict[str, Vector]:
-    """Return the weights of workers with intervals, and the probability of being distinct."""
+    """Return the weights of workers with intervals, their length, and the probability of being distinct."""
     columns = _columns("weight", found.weights, found.weight_covariance, level)
-    return {"p_distinct": found.distinct, **columns}
+    return {"p_distinct": found.distinct, **columns, "weight_length": np.linalg.norm(found.weights, axis=1)}
 
 
 def _columns(kind: str, mean: Vector, covariance: Vector, level: float) -> dict[str, Vector]:

@@ -111,10 +111,10 @@ class Format:
     def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:
         """Look for the columns of the format among names; `mapped` are roles that a user gave."""
         roles = dict(mapped)
-        folded = {name.strip().casefold(): name for name in reversed(names)}
+        there_as = {folded(name): name for name in reversed(names)}
         for role, known in self.columns.items():
             exact = (name for name in known if name in names)
-            there = next(exact, None) or next(filter(None, map(folded.get, known)), None)
+            there = next(exact, None) or next(filter(None, map(there_as.get, map(folded, known))), None)
             if role not in roles and there is not None:
                 roles[role] = there
         if self.pairs:
@@ -148,7 +148,8 @@ class Format:
             return f"{self.pairs}* for {role}"
         if role == "winner" and self.answers:
             return f"{self.answers}*"
-        return " or ".join(self.columns.get(role, (role,)))
+        known = self.columns.get(role, (role,))
+        return " or ".join(known[:3]) + (" or the like" if len(known) > 3 else "")
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,11 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
         f"{fault}; update or remove the package that adds it, or read with --format "
         "plain and --columns"
     )
+
+
+def folded(name: str) -> str:
+    """Return a name without case and punctuation: Candidate.Chosen and CandidateChosen are candidate_chosen."""
+    return re.sub(r"[\W_]+", "", name).casefold()
 
 
 def filter_names(names: Iterable[str], mark: str) -> list[str]:

@@ -176,19 +176,44 @@ VERDICTS = tuple(
     for marks in ((*_BOTH, "winner", "swap"), (*_BOTH, "results"))
 )
 
-COMPARATIVE_JUDGEMENT = Format(
-    name="comparative-judgement",
-    title="decisions of comparative judgement",
-    columns={
-        "winner": ("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen"),
-        "loser": (
-            *("candidate_not_chosen", "not_chosen", "notchosen", "usernotchosen"),
-            *("person_not_chosen", "item_not_chosen"),
+_JUDGES = (
+    *("judge", "judge_id", "judge_name", "judge_model", "username", "user_id", "assessor", "assessor_id"),
+    *("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id", "evaluator", "participant"),
+    *("participant_id", "respondent", "subject_id", "subject_code", "subject_no"),
+)
+_SCRIPTS = ("candidate", "script", "item", "option", "representation", "stimulus", "text")
+# The chosen script and the other one; or the script on each side and the chosen one.
+COMPARATIVE_JUDGEMENT = tuple(
+    Format(
+        name="comparative-judgement",
+        title="decisions of comparative judgement",
+        columns={**columns, "worker": _JUDGES},
+        needs=needs,
+        pooled=True,
+        sets_aside=True,
+        seconds="time_taken",
+    )
+    for needs, columns in (
+        (
+            ("winner", "loser"),
+            {
+                "winner": (
+                    *("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen", "won", "winner"),
+                    *("stimulus_selected", "selected"),
+                ),
+                "loser": (
+                    *("candidate_not_chosen", "not_chosen", "usernotchosen", "person_not_chosen"),
+                    *("item_not_chosen", "lost", "loser", "stimulus_not_selected", "not_selected"),
+                ),
+            },
         ),
-        "worker": (*("judge", "judge_id", "judgeid", "judge_name", "username", "assessor"), *("worker", "annotator")),
-    },
-    needs=("winner", "loser"),
-    pooled=True,
-    sets_aside=True,
-    seconds="time_taken",
+        (
+            ("left", "right", "winner", "worker"),
+            {
+                "left": ("left", "item_1", *(f"{x}_a" for x in _SCRIPTS), *(f"left_{x}" for x in _SCRIPTS)),
+                "right": ("right", "item_2", *(f"{x}_b" for x in _SCRIPTS), *(f"right_{x}" for x in _SCRIPTS)),
+                "winner": ("winner", "selected", "choice", "chosen", "won", *(f"selected_{x}" for x in _SCRIPTS)),
+            },
+        ),
+    )
 )

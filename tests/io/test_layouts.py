@@ -1,0 +1,169 @@
+"""Files as public repositories hold them, drawn anew: every row is accounted for, without options."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdsift
+
+SEEDS = (1, 2, 3)
+TEXT = "“quoted”, \\u00e9\n- list; 好"
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content, indent=2)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def counts(votes: crowdsift.Comparisons) -> tuple[str, int, int, int, int]:
+    intake = votes.intake
+    assert intake is not None
+    return intake.format, intake.rows, intake.used, intake.empty, intake.set_aside
+
+
+def annotations(rng: random.Random, model: str, judge: str, soft: bool) -> list[dict[str, Any]]:
+    """AlpacaEval: older files have no raw completion, later ones an object, a text or null."""
+    rows = []
+    for number in range(60):
+        row = {"instruction": f"{number} {TEXT}", "output_1": TEXT * number, "generator_1": "gpt4_1106_preview"}
+        row |= {"dataset": "helpful_base", "output_2": "", "generator_2": model, "annotator": judge}
+        choices: tuple[Any, ...] = (1, 2, 1.0, 2.0, 1.5, 0, None, float("nan"))
+        row["preference"] = 1 + rng.random() if soft and rng.random() < 0.9 else rng.choice(choices)
+        row |= {"price_per_example": 0.01, "time_per_example": rng.choice((None, 0.5))}
+        if soft:
+            row["datasplit"] = "eval"
+            row["raw_completion"] = rng.choice((None, "text", {"logprobs": {"content": [{"token": "m"}]}}))
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_results_of_alpaca_eval(seed: int, tmp_path: Path) -> None:
+    rng, rows = random.Random(seed), []
+    for model in ("Yi-34B", "Qwen 1.5 72B", "Mistral-7B+RAHF"):
+        for judge, soft in (("alpaca_eval_gpt4", False), ("weighted_alpaca_eval_gpt4_turbo", True)):
+            own = annotations(rng, model, judge, soft)
+            path = write(tmp_path / model / judge / "annotations.json", own)
+            null = sum(row["preference"] is None or row["preference"] != row["preference"] for row in own)
+            assert counts(crowdsift.read(path)) == ("alpaca-eval", 60, 60 - null, null, 0)
+            rows += own
+        write(tmp_path / model / "model_outputs.json", [{"instruction": "i", "output": "o", "generator": model}] * 2)
+    votes = crowdsift.read(tmp_path)
+    known = [row["preference"] for row in rows if row["preference"] is not None and row["preference"] > -1]
+    assert counts(votes)[1:3] == (360, len(known))
+    assert votes.workers.tolist() == ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"]
+    second = sum(0.5 if each == 0 else each - 1 for each in known)  # points of the models
+    baseline = np.where(votes.items[votes.first] == "gpt4_1106_preview", votes.outcome, 1 - votes.outcome)
+    assert float((votes.weight * (1 - baseline)).sum()) == pytest.approx(second, rel=1e-4)
+    assert votes.intake is not None
+    assert "3 of 9 files have no columns of votes" in votes.intake.notes[0]
+    assert "model_outputs.json (instruction, output, generator)" in votes.intake.notes[0]
+
+
+def llmbar(rng: random.Random, data: list[dict[str, Any]], kind: str) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return rows as LLMBar nests them, and the last winner of either order."""
+    rows, winners = [], []
+    for each in data:
+        stages: list[Any] = [["a list of metrics", "stop"]] if kind == "Metrics" else []
+        for _ in range(rng.choice((1, 2)) if kind == "Swap" else 1):
+            answers = {swap: rng.choice(("1", "2", None)) for swap in (False, True)}
+            stage: dict[str, Any] = {"score_1": ["7", "stop"], "score_2": ["x", ""]} if kind == "Rating" else {}
+            stage |= {f"swap = {swap}": {"completion": [TEXT, "stop"], "winner": x} for swap, x in answers.items()}
+            stages.append(stage)
+        winners += [(swap, each["output_1"], answer) for swap, answer in answers.items()]
+        rows.append({**each, "results": stages})
+    return rows, winners
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_evaluators_of_llmbar(seed: int, tmp_path: Path) -> None:
+    rng, every = random.Random(seed), {}
+    for part in ("Natural", "Adversarial/GPTInst"):
+        data = [
+            {"input": f"{part} {n} {TEXT}", "output_1": f"one {n}", "output_2": f"two {n}", "label": rng.choice((1, 2))}
+            for n in range(20)
+        ]
+        write(tmp_path / part / "dataset.json", data)
+        for kind in ("Vanilla", "Metrics", "Swap", "Rating"):
+            rows, winners = llmbar(rng, data, kind)
+            path = write(tmp_path / part / "evaluators" / "GPT-4" / kind / "result.json", rows)
+            write(path.with_name("statistics.json"), {"equal": "46 / 54", "kappa_False": 0.2})
+            empty = sum(winner is None for _, _, winner in winners)
+            assert counts(crowdsift.read(path)) == ("verdicts", 40, 40 - empty, empty, 0)
+            every[part, kind] = winners
+    votes = crowdsift.read(tmp_path / "Natural", worker_from_path=True)
+    assert votes.workers.tolist() == ["Metrics", "Rating", "Swap", "Vanilla"]
+    for kind in votes.workers:  # with the second output on the left its win is a win for the left side
+        own = votes.worker_codes() == votes.workers.tolist().index(kind)
+        left = sum(winner == ("2" if swap else "1") for swap, _, winner in every["Natural", kind])
+        assert votes.weight[own & (votes.outcome == 1)].sum() == left
+    votes = crowdsift.read(tmp_path, worker_from_path="evaluators/{worker}/result.json")
+    assert sorted(votes.workers) == [f"GPT-4/{kind}" for kind in ("Metrics", "Rating", "Swap", "Vanilla")]
+    assert counts(votes)[1] == 320
+
+
+SESSIONS = {
+    "judge,candidate_chosen,candidate_not_chosen": "w+-",
+    "Judge,Candidate.Chosen,Candidate.Not.Chosen,Time.Taken,Date.Created": "w+-cd",
+    "judge,CandidateChosen,CandidateNotChosen": "w+-",
+    "Judge ID;Candidate Chosen;Candidate Not Chosen;Time Taken;": "w+-s.",
+    "judge,candidate_chosen,candidate_not_chosen,TimeTaken,Internal,DateCreated": "w+-sdd",
+    "id,timeTaken,createdAt,judgeId,chosen,notChosen,task,person_chosen,person_not_chosen": "nmdw+-d+-",
+    "study,dimension,JudgeID,Won,Lost,TimeTaken": "ddw+-s",
+    "judge,won,lost": "w+-",
+    "session,subject_code,winner,loser": "dw+-",
+    "Subject_No,Stimulus_selected,Stimulus_not_selected": "w+-",
+    "username,userchosen,usernotchosen": "w+-",
+    '"",judge,candidate_chosen,candidate_not_chosen': "nw+-",
+    "judge\tscript_a\tscript_b\twinner": "wab+",
+    "judge,left,right,winner": "wab+",
+    "Assessor,Comparison,Left representation,Right representation,Selected representation": "wnab+",
+    "judge,item1,item2,choice": "wab+",
+    "annotator,left,right,selected": "wabx",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("header", SESSIONS)
+def test_sessions_of_comparative_judgement(header: str, seed: int, tmp_path: Path) -> None:
+    """Letters of SESSIONS: worker, chosen (+), not chosen (-), sides (a, b), seconds, clock, milliseconds."""
+    rng = random.Random(seed)
+    delimiter = next(each for each in "\t;," if each in header)
+    lines, wins = [header], []
+    for number in range(50):
+        one, two = rng.sample([f"Script {letter} é" for letter in "ABCDEFG"], 2)
+        better = rng.choice((one, two))
+        cells = {"w": f"j{number % 3}", "+": better, "-": two if better == one else one, "a": one, "b": two}
+        cells |= {"x": "left" if better == one else "right", "n": str(number), "d": "13/01/2015 15:13", ".": ""}
+        cells |= {"s": "16", "c": "00:01:16", "m": "16000"}
+        lines.append(delimiter.join(cells[letter] for letter in SESSIONS[header]))
+        wins.append((better, cells["-"]))
+    text = "\ufeff" * (seed % 2) + "\n".join(lines) + "\n" * seed
+    votes = crowdsift.read(write(tmp_path / "session.csv", text))
+    assert counts(votes) == ("comparative-judgement", 50, 50, 0, 0)
+    assert votes.workers.tolist() == ["j0", "j1", "j2"]
+    assert votes.sides_known == ("a" in SESSIONS[header])
+    found = {
+        (votes.items[a], votes.items[b]) if y == 1 else (votes.items[b], votes.items[a])
+        for a, b, y in zip(votes.first, votes.second, votes.outcome, strict=True)
+    }
+    assert found == set(wins)
+    assert votes.intake is not None
+    timed = {"c": 76.0, "s": 16.0, "m": 16.0}
+    known = [timed[letter] for letter in SESSIONS[header] if letter in timed]
+    assert set(votes.intake.work_seconds.values()) == set(known)
+
+
+def test_a_worker_is_not_pooled_because_of_its_name(tmp_path: Path) -> None:
+    rows = {"left": ["a", "b"], "right": ["b", "c"], "winner": ["left", "tie"]}
+    assert crowdsift.read({**rows, "judge": ["x", "y"]}).workers.tolist() == ["x", "y"]
+    assert not crowdsift.read(rows).has_workers
+    assert not crowdsift.read({**rows, "judge": ["x", "y"]}, workers=False).has_workers
