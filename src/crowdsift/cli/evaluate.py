@@ -1,17 +1,22 @@
 """`crowdsift evaluate`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, ItemFeaturesFile, ItemTextFile, MissingFeatures
-from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.reading import read_shown, reads_votes
 from crowdsift.cli.terminal import print_text, step_progress, to_json
 
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
+
+@reads_votes("covariates", "features", "no_workers", "sides")
 def evaluate(
     votes: opt.Votes,
+    *,
     truth: Annotated[
         str | None,
         READS,
@@ -20,26 +25,13 @@ def evaluate(
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
     tune: opt.Tune = False,
     dimensions: opt.Dimensions = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    covariates: opt.Covariates = None,
-    features: opt.OldFeatures = None,
+    reading: "ReadOptions",
     classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None,
     item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error",
     as_json: opt.AsJson = False,
-    no_workers: opt.NoWorkers = False,
-    sides: opt.Sides = None,
-    query: opt.Query = None,
     engine: opt.EngineName = "auto",
-    threads: opt.Threads = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -48,23 +40,7 @@ def evaluate(
     from crowdsift.lab import chosen_models
 
     chosen_models(methods, dimensions)
-    options = read_options(
-        encoding=encoding,
-        columns=columns,
-        format=format_,
-        values=values,
-        where=where,
-        unique=unique,
-        skip_bad=skip_bad,
-        bad_rows=bad_rows,
-        no_workers=no_workers,
-        sides=sides,
-        covariates=covariates,
-        features=features,
-        query=query,
-        threads=threads,
-    )
-    read = read_shown(votes, options, quiet=quiet)
+    read = read_shown(votes, reading, quiet=quiet)
     with step_progress("Fitting", quiet=quiet) as progress:
         records = crowdsift.evaluate(
             read,
@@ -77,7 +53,7 @@ def evaluate(
             tune=tune,
             dimensions=dimensions,
             engine=engine,
-            threads=threads,
+            threads=reading.threads,
             seed=seed,
             progress=progress,
         )

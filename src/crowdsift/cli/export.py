@@ -1,15 +1,18 @@
 """`crowdsift export`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes, hyper_parameters
-from crowdsift.cli.reading import read_options
+from crowdsift.cli.reading import reads_votes
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
 To = Annotated[
     str,
@@ -42,8 +45,10 @@ Texts = Annotated[str | None, READS, typer.Option(help="What chosen and rejected
 Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to take instead of fitting.")]
 
 
+@reads_votes("no_workers", "sides", "by")
 def export(
     votes: opt.VotesOrFolder,
+    *,
     out: Target = None,
     method: Method = None,
     settings: opt.Settings = None,
@@ -53,19 +58,7 @@ def export(
     texts: Texts = None,
     fitted: Fitted = None,
     head: Head = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    no_workers: opt.NoWorkers = False,
-    sides: opt.Sides = None,
-    query: opt.Query = None,
-    by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
-    threads: opt.Threads = None,
+    reading: "ReadOptions",
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
@@ -74,28 +67,12 @@ def export(
         _write_head(fitted or Path(votes), head)
         return
     given = hyper_parameters(settings or [])
-    name = method or ("bt" if no_workers else "sift" if given else None)
+    name = method or ("sift" if given else None) if reading.workers else method or "bt"
     chosen = None if name is None else crowdsift.model(name, **given)
-    options = read_options(
-        encoding=encoding,
-        columns=columns,
-        format=format_,
-        values=values,
-        where=where,
-        unique=unique,
-        by=by,
-        skip_bad=skip_bad,
-        bad_rows=bad_rows,
-        no_workers=no_workers,
-        sides=sides,
-        query=query,
-        threads=threads,
-    )
     saved = Path(votes).is_dir()
     if saved and name is not None:
         refused = "--method or --set" if given or method else "--no-workers"
         raise RequestError(f"{refused}: {votes} is the folder of a fit, which is taken as it is")
-    reading = {each: getattr(options, each) for each in options.changed()}
     with fit_progress("Fitting", chosen) as progress:
         done = crowdsift.export_votes(
             votes,
@@ -106,9 +83,9 @@ def export(
             keep=keep,
             texts=texts,
             fitted=fitted,
-            threads=threads,
+            threads=reading.threads,
             progress=progress,
-            **reading,
+            **{each: getattr(reading, each) for each in reading.changed()},
         )
     warn(done.fit.warnings)
     say(

@@ -17,7 +17,7 @@ from crowdsift.cli.options import (
     hyper_parameters,
     trusted_panel,
 )
-from crowdsift.cli.reading import read_for_fit, read_options
+from crowdsift.cli.reading import read_for_fit, reads_votes
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,
@@ -33,34 +33,40 @@ from crowdsift.errors import CrowdsiftError, RequestError
 if TYPE_CHECKING:
     from crowdsift import Fit
     from crowdsift.fitting import VoteRows
+    from crowdsift.io import ReadOptions
     from crowdsift.votes.intake import Intake
 
 
 _RESOURCES = ("scheduler", "shards", "device", "checkpoint")
 
 
+@reads_votes(
+    "covariates",
+    "features",
+    "by",
+    "sides",
+    "no_workers",
+    "hide_workers",
+    "hide_key",
+    "partitions",
+    "worker_from_path",
+    "worker_columns",
+    "style_control",
+    "memory",
+)
 def fit(
     votes: opt.Votes,
+    *,
     method: opt.Method = None,
     settings: opt.Settings = None,
     tune: opt.Tune = False,
     dimensions: opt.Dimensions = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    encoding: opt.Encoding = None,
-    covariates: opt.Covariates = None,
-    features: opt.OldFeatures = None,
+    reading: "ReadOptions",
     classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None,
     item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error",
     gold: opt.Gold = None,
-    by: opt.By = None,
     pooling: opt.Pooling = None,
     trusted: opt.Trusted = None,
     out: opt.OutFolder = None,
@@ -76,15 +82,6 @@ def fit(
     mturk_review: opt.MturkReview = None,
     excel_safe: opt.ExcelSafe = None,
     as_json: opt.AsJson = False,
-    sides: opt.Sides = None,
-    no_workers: opt.NoWorkers = False,
-    hide_workers: opt.HideWorkers = False,
-    hide_key: opt.HideKey = None,
-    partitions: opt.Partitions = False,
-    query: opt.Query = None,
-    worker_from_path: opt.WorkerFromPath = None,
-    worker_columns: opt.WorkerColumns = None,
-    style_control: opt.StyleControl = False,
     to_table: opt.ToTable = None,
     start: opt.Start = None,
     checkpoint: opt.Checkpoint = None,
@@ -92,9 +89,7 @@ def fit(
     device: opt.Device = None,
     scheduler: opt.Scheduler = None,
     shards: opt.Shards = None,
-    memory: opt.Memory = None,
     decimal_comma: opt.DecimalComma = False,
-    threads: opt.Threads = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -102,45 +97,22 @@ def fit(
     import crowdsift
 
     given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
-    model = _named_model(method, given, dimensions, pooling, bool(by))
-    on_scale, hidden = anchors(anchor), hide_key or hide_workers
+    model = _named_model(method, given, dimensions, pooling, bool(reading.by))
+    on_scale = anchors(anchor)
     _refuse_targets(
         votes,
         table,
         to_table,
-        mturk_review if hidden else None,
+        mturk_review if reading.hide_workers else None,
         scale,
         decimal_comma=decimal_comma and excel_safe is None,
-    )
-    options = read_options(
-        columns=columns,
-        format=format_,
-        values=values,
-        where=where,
-        unique=unique,
-        by=by,
-        skip_bad=skip_bad,
-        bad_rows=bad_rows,
-        no_workers=no_workers,
-        sides=sides,
-        memory=memory,
-        covariates=covariates,
-        features=features,
-        query=query,
-        threads=threads,
-        encoding=encoding,
-        partitions=partitions,
-        hide_workers=hidden,
-        style_control=style_control,
-        worker_from_path=worker_from_path,
-        worker_columns=worker_columns,
     )
     resources = dict(zip(_RESOURCES, (scheduler, shards, device, checkpoint), strict=True))
     needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(
             votes,
-            options,
+            reading,
             dependent_by or next(iter(panel or [None])),
             time,
             quiet=quiet,
@@ -149,9 +121,9 @@ def fit(
             batch=bool(mturk_review),
         )
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
+    _refuse_unused(chosen, bool(reading.covariates), classes, tune, item_features or item_text)
     _refuse_robustness(chosen, read if robustness else None)
-    steps, title = _Steps(threads, quiet), f"Fitting {chosen.name}"
+    steps, title = _Steps(reading.threads, quiet), f"Fitting {chosen.name}"
     with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read,
@@ -170,11 +142,11 @@ def fit(
             dependent_by=rows,
             pooling=pooling,
             engine=engine,
-            threads=threads,
+            threads=reading.threads,
             engine_options=resources,
             seed=seed,
             progress=progress,
-            memory=memory or "",
+            memory=reading.memory,
             trusted=panel,
         )
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
@@ -209,12 +181,10 @@ class _Steps:
             self.failed.append(f"{option}: {kind}{text}")
 
 
-def _refuse_unused(
-    model: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
-) -> None:
+def _refuse_unused(model: Any, covariates: bool, classes: str | None, tune: bool, items: list[str] | None) -> None:
     from crowdsift.fitting import refuse_unused
 
-    refuse_unused(model, True, covariates=bool(covariates), classes=bool(classes), tune=tune, items=bool(items))
+    refuse_unused(model, True, covariates=covariates, classes=bool(classes), tune=tune, items=bool(items))
 
 
 def _refuse_robustness(model: Any, votes: Any) -> None:

@@ -1,15 +1,18 @@
 """`crowdsift next`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
-from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.reading import read_shown, reads_votes
 from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
 Askable = Annotated[
     str | None,
@@ -59,8 +62,10 @@ def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
     return read_prices(workers, prices)
 
 
+@reads_votes("no_workers")
 def next_(
     votes: opt.VotesOrFolder,
+    *,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
     workers: Askable = None,
     items: Items = None,
@@ -69,18 +74,8 @@ def next_(
     goal: opt.GoalText = "ranking",
     price: Price = None,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    no_workers: opt.NoWorkers = False,
-    query: opt.Query = None,
+    reading: "ReadOptions",
     as_json: opt.AsJson = False,
-    threads: opt.Threads = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -89,23 +84,10 @@ def next_(
     from crowdsift import next_pairs, second_opinions
     from crowdsift.io import read_capacities, read_labels, replace_file
 
-    options = read_options(
-        encoding=encoding,
-        columns=columns,
-        format=format_,
-        values=values,
-        where=where,
-        unique=unique,
-        skip_bad=skip_bad,
-        bad_rows=bad_rows,
-        no_workers=no_workers,
-        query=query,
-        threads=threads,
-    )
     saved = Path(votes).is_dir()
-    given = crowdsift.load(votes) if saved else read_shown(votes, options, quiet=quiet)
+    given = crowdsift.load(votes) if saved else read_shown(votes, reading, quiet=quiet)
     if reask:
-        queries = second_opinions(given, pairs, threads=threads)
+        queries = second_opinions(given, pairs, threads=reading.threads)
     else:
         queries = next_pairs(
             given,
@@ -116,7 +98,7 @@ def next_(
             goal=goal,
             prices=_prices(price, workers),
             seed=seed,
-            threads=threads,
+            threads=reading.threads,
         )
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")

@@ -2,16 +2,78 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
+from crowdsift.cli import options as opt
 from crowdsift.cli.interrupts import raise_if_seen
-from crowdsift.cli.options import BAD_ROWS, mapping, names
 from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from crowdsift import Comparisons
     from crowdsift.fitting import VoteRows
     from crowdsift.io import ReadOptions
+
+# The options of every command that reads votes, with their defaults.
+_COMMON: dict[str, tuple[Any, Any]] = {
+    "format_": (opt.FormatName, "auto"),
+    "columns": (opt.Columns, None),
+    "values": (opt.Values, None),
+    "where": (opt.Where, None),
+    "unique": (opt.Unique, None),
+    "encoding": (opt.Encoding, None),
+    "skip_bad": (opt.SkipBad, False),
+    "bad_rows": (opt.BadRows, None),
+    "query": (opt.Query, None),
+    "threads": (opt.Threads, None),
+}
+# Further options of some commands.
+_FURTHER: dict[str, tuple[Any, Any]] = {
+    "sides": (opt.Sides, None),
+    "no_workers": (opt.NoWorkers, False),
+    "covariates": (opt.Covariates, None),
+    "features": (opt.OldFeatures, None),
+    "by": (opt.By, None),
+    "memory": (opt.Memory, None),
+    "partitions": (opt.Partitions, False),
+    "worker_from_path": (opt.WorkerFromPath, None),
+    "worker_columns": (opt.WorkerColumns, None),
+    "style_control": (opt.StyleControl, False),
+    "hide_workers": (opt.HideWorkers, False),
+    "hide_key": (opt.HideKey, None),
+}
+_OPTIONS = _COMMON | _FURTHER
+
+
+def reads_votes(*further: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of reading, and their record in its parameter `reading`.
+
+    `further` names options that not every command has. An option that the command declares itself is passed to it too.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = {each.name: each for each in signature.parameters.values()}
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in {**_COMMON, **{name: _FURTHER[name] for name in further}}.items()
+            if name not in own
+        ]
+        parameters = [part for each in own.values() for part in (added if each.name == "reading" else (each,))]
+
+        def run(**given: Any) -> None:
+            reading = read_options(**{name: value for name, value in given.items() if name in _OPTIONS})
+            command(reading=reading, **{name: value for name, value in given.items() if name in own})
+
+        update_wrapper(run, command)
+        del run.__wrapped__  # type: ignore[attr-defined]  # or its signature would be that of the command
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+        return run
+
+    return decorate
 
 
 def read_options(**given: Any) -> ReadOptions:
@@ -21,29 +83,20 @@ def read_options(**given: Any) -> ReadOptions:
 
     if given.get("features"):
         raise RequestError("--features is now --covariates, for every method that takes some")
+    pattern = given.get("worker_from_path")
     known: dict[str, Any] = {
-        "columns": mapping(given.get("columns"), "--columns", "winner=chosen"),
-        "values": mapping(given.get("values"), "--values", "A=left"),
-        "format": given.get("format") or "auto",
-        "where": given.get("where") or "",
-        "unique": names(given.get("unique")),
+        "columns": opt.mapping(given.get("columns"), "--columns", "winner=chosen"),
+        "values": opt.mapping(given.get("values"), "--values", "A=left"),
+        "format": given.get("format_") or "auto",
         "workers": not given.get("no_workers", False),
-        "sides": given.get("sides"),
-        "covariates": names(given.get("covariates")),
-        "by": given.get("by") or "",
-        "memory": given.get("memory") or "",
-        "query": given.get("query") or "",
-        "encoding": given.get("encoding") or "",
-        "partitions": given.get("partitions", False),
-        "worker_from_path": {None: False, "auto": True}.get(path := given.get("worker_from_path"), path),
-        "worker_columns": names(given.get("worker_columns")),
-        "style_control": given.get("style_control", False),
-        "threads": given.get("threads"),
-        "hide_workers": given.get("hide_workers"),
+        "worker_from_path": {None: False, "auto": True}.get(pattern, pattern),
+        "hide_workers": given.get("hide_key") or given.get("hide_workers"),
+        "skip_bad": given.get("skip_bad", False) and (given.get("bad_rows") or opt.BAD_ROWS),
     }
-    if given.get("skip_bad"):
-        known["skip_bad"] = given.get("bad_rows") or BAD_ROWS
-    return ReadOptions(**known)
+    known |= {name: opt.names(given.get(name)) for name in ("unique", "covariates", "worker_columns")}
+    known |= {name: given.get(name) or "" for name in ("where", "by", "memory", "query", "encoding")}
+    known |= {name: given.get(name, False) for name in ("partitions", "style_control")}
+    return ReadOptions(sides=given.get("sides"), threads=given.get("threads"), **known)
 
 
 def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comparisons:

@@ -3,42 +3,33 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, AsJson, FitFolder, HideKey, HideWorkers, Quiet, Threads, Writes, fit_files
-from crowdsift.cli.reading import read_options, say_intake
+from crowdsift.cli.reading import reads_votes, say_intake
 from crowdsift.cli.terminal import command_line, fit_progress, print_text, say, step_progress, to_json, warn
 
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
+
+@reads_votes("sides", "partitions", "worker_from_path", "worker_columns", "hide_key")
 def update(
     directory: opt.FitFolder,
     votes: opt.Votes,
+    *,
     out: Annotated[
         Path | None,
         Writes(fit_files, replaces=True, place=lambda given: given["out"] or given["directory"]),
         typer.Option(help="Folder for the new fit; the same folder by default."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Take votes that were taken already, once more.")] = False,
-    format_: opt.FormatName = "auto",
-    columns: opt.Columns = None,
-    values: opt.Values = None,
-    where: opt.Where = None,
-    unique: opt.Unique = None,
-    encoding: opt.Encoding = None,
-    skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None,
-    sides: opt.Sides = None,
-    partitions: opt.Partitions = False,
-    worker_from_path: opt.WorkerFromPath = None,
-    worker_columns: opt.WorkerColumns = None,
-    query: opt.Query = None,
+    reading: "ReadOptions",
     gold: opt.Gold = None,
-    hide_key: opt.HideKey = None,
     as_json: opt.AsJson = False,
-    threads: opt.Threads = None,
     quiet: opt.Quiet = False,
 ) -> None:
     """Go on from a saved fit with more votes; what was there is kept.
@@ -49,34 +40,17 @@ def update(
     from crowdsift.fitting.refit import read_new
     from crowdsift.io import locked
 
-    options = read_options(
-        encoding=encoding,
-        columns=columns,
-        format=format_,
-        values=values,
-        where=where,
-        unique=unique,
-        sides=sides,
-        skip_bad=skip_bad,
-        bad_rows=bad_rows,
-        partitions=partitions,
-        query=query,
-        threads=threads,
-        hide_workers=hide_key,
-        worker_from_path=worker_from_path,
-        worker_columns=worker_columns,
-    )
-    given = {name: getattr(options, name) for name in options.changed()}
+    given = {name: getattr(reading, name) for name in reading.changed()}
     with ExitStack() as hold:
         if directory.is_dir():  # from reading the fit to writing it, so that no update is lost
             busy = f"{directory}: another run is writing there; waiting for it"
             hold.enter_context(locked(directory, lambda: say(busy)))
         earlier = crowdsift.load(directory)
-        new = read_new(earlier, votes, given, again=again, threads=threads)
-        say_intake(new, options, quiet=quiet)
+        new = read_new(earlier, votes, given, again=again, threads=reading.threads)
+        say_intake(new, reading, quiet=quiet)
         model = crowdsift.model(earlier.method, **earlier.parameters)
         with fit_progress(f"Updating {model.name}", model, quiet=quiet) as progress:
-            result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
+            result = earlier.update(new, gold=gold, threads=reading.threads, progress=progress, again=again)
         result.save(out or directory)
     warn(result.warnings)
     if as_json:
