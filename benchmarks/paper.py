@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdsift.paper import Options, experiment
-from crowdsift.paper.base import Experiment, Setting
-from crowdsift.paper.names import EARLIER, FIGURES, Record
-from crowdsift.paper.oracle import ORACLE
+from crowdsift.paper.base import EARLIER, FIGURES, Experiment, Record, Setting
 from crowdsift.paper.store import Store
+from crowdsift.paper.synthetic import ORACLE
 
 # By what a fit costs: the first are done on all seeds before the others begin.
 FAST = ("sift", ORACLE, "bora-em", "bt", "rank-centrality", "barp")

@@ -39,8 +39,7 @@ from benchmarks.gpu_bench import ARRAYS, bare  # noqa: E402
 from crowdsift.engines import choose_engine  # noqa: E402
 from crowdsift.fitting.holdout import tune  # noqa: E402
 from crowdsift.models import MODELS, model  # noqa: E402
-from crowdsift.paper.base import judged  # noqa: E402
-from crowdsift.paper.names import DEFAULT, EIGHT, Record, Setting  # noqa: E402
+from crowdsift.paper.base import DEFAULT, EIGHT, Record, Setting, judged  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset")

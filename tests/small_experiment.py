@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from crowdsift.paper import Options
-from crowdsift.paper.reproduce import perform
+from crowdsift.paper.runner import perform
 from crowdsift.paper.synthetic import Synthetic
 
 

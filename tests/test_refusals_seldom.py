@@ -194,7 +194,7 @@ def test_files_of_sites_that_are_damaged(sites, change, message):
 
 
 def test_progress_of_an_experiment_is_shown_on_a_terminal(monkeypatch, capsys):
-    from crowdsift.paper.progress import shown
+    from crowdsift.paper.runner import shown
 
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -9,10 +9,8 @@ import pytest
 
 from crowdsift.paper import Options, experiment
 from crowdsift.paper.figures import Figure, Line, Panel
-from crowdsift.paper.output import described
-from crowdsift.paper.published import Published
-from crowdsift.paper.summary import Cell, cells, like_published, standing
-from crowdsift.paper.text import beside, comma_separated, markdown_table
+from crowdsift.paper.output import beside, comma_separated, described, markdown_table
+from crowdsift.paper.summary import Cell, Published, cells, like_published, standing
 
 # --- arithmetic, text, figures ---------------------------------------------------------------
 

@@ -25,8 +25,7 @@ from crowdsift.errors import RequestError
 from crowdsift.lab import datasets
 from crowdsift.paper import EXPERIMENTS, Options, experiment, store
 from crowdsift.paper.base import EIGHT
-from crowdsift.paper.reproduce import perform, reproduce
-from crowdsift.paper.results import write_results
+from crowdsift.paper.runner import perform, reproduce, write_results
 from crowdsift.paper.synthetic import distinct_settings
 
 SCRIPT = Path(__file__).resolve().parents[1] / "small_experiment.py"

@@ -9,7 +9,7 @@ from small_experiment import Small
 
 from crowdsift.errors import RequestError
 from crowdsift.paper import Options
-from crowdsift.paper.reproduce import perform
+from crowdsift.paper.runner import perform
 
 ONE = Options(seeds=1)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import crowdsift
 from crowdsift.paper import Options, experiment
-from crowdsift.paper.oracle import ORACLE, oracle_scores
+from crowdsift.paper.synthetic import ORACLE, oracle_scores
 
 
 def objective(drawn, scores):

@@ -49,7 +49,7 @@ def reproduce(
     from crowdsift.paper import requested
 
     if experiment == "results":
-        from crowdsift.paper.results import write_results
+        from crowdsift.paper.runner import write_results
 
         target = out or Path("docs/research")
         write_results(runs, target, data, fetch=download)
@@ -58,7 +58,7 @@ def reproduce(
     options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)
     target = out or _RUNS / experiment
     from crowdsift.cli.interrupts import Interrupted
-    from crowdsift.paper.reproduce import reproduce as run
+    from crowdsift.paper.runner import reproduce as run
 
     try:
         with _progress(experiment) as progress:
@@ -74,7 +74,7 @@ def _progress(title: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.paper.progress import shown
+    from crowdsift.paper.runner import shown
 
     with shown(title) as progress:
         yield progress

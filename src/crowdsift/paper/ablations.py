@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crowdsift.models import model
-from crowdsift.paper.base import Experiment, Options, Page, Record, Setting
+from crowdsift.paper.base import TITLES, Options, Page, RealExperiment, Record, Setting, fitted, judged
 from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.output import figure_link, markdown_table, share
 from crowdsift.paper.summary import Cell, Key, cells
-from crowdsift.paper.text import figure_link, markdown_table, share
-from crowdsift.paper.votes import TITLES, RealVotes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from crowdsift.fitting import Fit
@@ -53,7 +52,7 @@ _MIRRORED = ("bora-em", "hbtl")  # whose β may have either sign
 _NAMES = ("data", "parameter", "value")
 
 
-class Ablations(Experiment):
+class Ablations(RealExperiment):
     """One hyper-parameter at a time, the others at their defaults."""
 
     name = "ablations"
@@ -63,13 +62,12 @@ class Ablations(Experiment):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._sets = RealVotes(options, ("passage", "faceage_subset"))
         self._defaults: dict[tuple[str, str], NDArray[np.float64]] = {}
 
     def settings(self) -> list[Setting]:
         """Every value of every parameter; a quick run has every second one, on Passage."""
         found: list[Setting] = []
-        for data in self._sets.names[:1] if self.options.quick else self._sets.names:
+        for data in self.sets[:1] if self.options.quick else self.sets:
             for parameter, methods in GRIDS.items():
                 values = sorted({v for _, grid in methods.values() for v in grid})
                 for value in values[::2] if self.options.quick else values:
@@ -85,21 +83,19 @@ class Ablations(Experiment):
         """Return the larger set takes longer."""
         return len(self.methods(setting)) * (1.0 if setting["data"] == "passage" else 10.0)
 
-    def inputs(self) -> list[Path]:
-        """Votes and truth."""
-        return self._sets.files
-
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
         """Methods with one hyper-parameter at another value."""
         return [self._run(setting, name) for name in methods]
 
     def _run(self, setting: Setting, name: str) -> Record:
         data, value = setting["data"], setting["value"]
-        votes = self._sets.votes(data)
+        votes = self.data(data).votes
         parameter = GRIDS[setting["parameter"]][name][0]
         fit, note = _fit(votes, name, **{parameter: value})
         scores = fit.scores_of(votes.items)
-        record = self._sets.judged(setting, name, scores, float(fit.summary["seconds"]), note)
+        known = self.data(data)
+        truth = np.array([known.truth[item] for item in known.votes.items])
+        record = judged(setting, name, scores, truth, float(fit.summary["seconds"]), note)
         record["figures"] |= {
             "mean_log_likelihood": float(fit.summary["mean_log_likelihood"]),
             "iterations": int(fit.summary["iterations"]),
@@ -113,7 +109,7 @@ class Ablations(Experiment):
 
     def _default(self, data: str, name: str) -> NDArray[np.float64]:
         if (data, name) not in self._defaults:
-            votes = self._sets.votes(data)
+            votes = self.data(data).votes
             self._defaults[data, name] = _fit(votes, name)[0].scores_of(votes.items)
         return self._defaults[data, name]
 
@@ -144,14 +140,10 @@ _INTRODUCTION = (
 
 
 def _fit(votes: Any, name: str, **values: Any) -> tuple[Fit, str]:
-    from crowdsift.paper.base import fitted
-
     return fitted(votes, model(name, **values))
 
 
 def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
-    import numpy as np
-
     if one.std() == 0 or two.std() == 0:
         return None
     return float(np.corrcoef(one, two)[0, 1])

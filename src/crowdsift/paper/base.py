@@ -14,12 +14,14 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crowdsift.errors import RequestError
+import numpy as np
+
+from crowdsift.errors import InputError, RequestError
+from crowdsift.lab import datasets
+from crowdsift.models import DEFAULT as DEFAULT
 from crowdsift.models import Model
-from crowdsift.paper.names import DEFAULT, EIGHT, FIGURES, METRICS, Record, Setting
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from crowdsift.fitting import Fit
@@ -27,19 +29,15 @@ if TYPE_CHECKING:
     from crowdsift.paper.summary import Standing
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = [
-    "DEFAULT",
-    "EIGHT",
-    "FIGURES",
-    "METRICS",
-    "Experiment",
-    "Options",
-    "Page",
-    "Record",
-    "Setting",
-    "fitted",
-    "judged",
-]
+Setting = Mapping[str, Any]
+Record = dict[str, Any]  # setting, method, figures, seconds, note
+
+EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
+#: The note of a figure that was taken over from the tables of an earlier version.
+EARLIER = "of an earlier version"
+METRICS = ("accuracy", "weighted_accuracy", "kendall_tau")
+FIGURES = (*METRICS, *(f"{name}_up_to_sign" for name in METRICS))
+TITLES = {"passage": "Passage", "faceage_subset": "FaceAge, subset", "faceage": "FaceAge"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,55 @@ class Experiment(ABC):
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Where our default stands against the best of the eight, by parts of the experiment."""
         return {}
+
+
+@dataclass(frozen=True)
+class _Read:
+    votes: Comparisons
+    truth: dict[Any, float]
+    classes: str | None
+
+
+class RealExperiment(Experiment):
+    """An experiment on votes about items whose truth is known; each data set is read once a process."""
+
+    more: ClassVar[tuple[str, ...]] = ()  # only where they are, unless they are to be downloaded
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._found = {name: datasets.find(name, options.data) for name in ("passage", "faceage_subset")}
+        for name in self.more:
+            try:
+                self._found[name] = datasets.find(name, options.data, fetch=options.fetch)
+            except InputError:
+                if options.fetch:
+                    raise
+        self._read: dict[str, _Read] = {}
+
+    @property
+    def sets(self) -> list[str]:
+        """The data sets that are there."""
+        return list(self._found)
+
+    def inputs(self) -> list[Path]:
+        """Votes and truth."""
+        return list(dict.fromkeys(path for known in self._found.values() for path in known.files))
+
+    def data(self, name: str) -> _Read:
+        """Return the votes of a data set, its truth and the classes of its items."""
+        if name not in self._read:
+            found = self._found[name]
+            self._read[name] = _Read(found.read(), found.truth(), found.classes)
+        return self._read[name]
+
+    def record(self, setting: Setting, votes: Comparisons, chosen: str | Model, tune: bool = False) -> Record:
+        """Return the record of one method on votes about the items of the data set that the setting names."""
+        from crowdsift.lab.evaluation import evaluate
+
+        known = self.data(setting["data"])
+        (row,) = evaluate(votes, known.truth, [chosen], classes=known.classes, threads=1, tune=tune)
+        method, seconds, note = (row.pop(name) for name in ("method", "seconds", "note"))
+        return {"setting": dict(setting), "method": method, "figures": row, "seconds": seconds, "note": note}
 
 
 def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Options, Page, Record, Setting
-from crowdsift.paper.published import Published
-from crowdsift.paper.summary import Standing, cells, mean_rows, standing
-from crowdsift.paper.text import beside, markdown_table, notes, share
-from crowdsift.paper.votes import TITLES, RealVotes
+from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, TITLES, Page, RealExperiment, Record, Setting
+from crowdsift.paper.output import beside, markdown_table, notes, share
+from crowdsift.paper.summary import Published, Standing, cells, mean_rows, standing
 
 _NAMES = ("data", "penalty")
 _FAR = 0.01  # from the published figure, which has no standard error
 
 
-class Real(Experiment):
+class Real(RealExperiment):
     """Accuracy, weighted accuracy, τ and seconds of all methods."""
 
     name = "real"
@@ -23,15 +20,12 @@ class Real(Experiment):
     seeded = False
     tunable = True
     by_method = True
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._sets = RealVotes(options, ("passage", "faceage_subset"), more=("faceage",))
+    more = ("faceage",)
 
     def settings(self) -> list[Setting]:
         """Every data set, at the defaults and if asked for with penalties chosen."""
         ways = ("default", "left-out") if self.options.tune else ("default",)
-        return [{"data": name, "penalty": way} for name in self._sets.names for way in ways]
+        return [{"data": name, "penalty": way} for name in self.sets for way in ways]
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
         """All; our default has no penalty to choose."""
@@ -42,15 +36,11 @@ class Real(Experiment):
         size = {"passage": 1.0, "faceage_subset": 10.0, "faceage": 40.0}[setting["data"]]
         return size * (1.0 if setting["penalty"] == "default" else 30.0)
 
-    def inputs(self) -> list[Path]:
-        """Votes and truth."""
-        return self._sets.files
-
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
         """Methods on one data set."""
-        votes = self._sets.votes(setting["data"])
+        votes = self.data(setting["data"]).votes
         tune = setting["penalty"] == "left-out"
-        return [self._sets.record(setting, votes, name, tune) for name in methods]
+        return [self.record(setting, votes, name, tune) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
         """One table a data set, the published figures beside."""

@@ -1,4 +1,7 @@
-"""Settings run in parallel processes, each with one thread; what is finished is kept at once."""
+"""Run an experiment from its settings to its page, and write the page of all experiments.
+
+Settings run in parallel processes, each with one thread; what is finished is kept at once.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,130 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
+from crowdsift.io.files import write_folder
+from crowdsift.models import MODELS
+from crowdsift.numeric.threads import thread_count
+from crowdsift.paper import EXPERIMENTS, Options, experiment
+from crowdsift.paper.figures import require_matplotlib
+from crowdsift.paper.output import FOLDER, Files, content, described, fits_wanted, write
+from crowdsift.paper.store import Store, made_with
+from crowdsift.paper.summary import MARGIN
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-    from crowdsift.paper.base import Experiment, Options, Record, Setting
-    from crowdsift.paper.store import Store
+    from crowdsift.paper.base import Experiment, Record, Setting
 
 #: Called with how much of the work is done, of how much, and how many settings of how many.
 Progress = Callable[[float, float, int, int], None]
 
+_LARGE = 1_000_000  # bytes of a table that is left out
 # What libraries of linear algebra read when they are loaded.
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def reproduce(
+    name: str,
+    out: Path,
+    options: Options | None = None,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
+    """Run what is not finished of an experiment, then write its tables, figures and page."""
+    # `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped; `redo`: methods
+    # whose results are dropped and made again; "all" starts the folder anew, also where it is of another version or of
+    # other options.
+    chosen = experiment(name, options or Options())
+    for method in redo:
+        if method != "all" and method not in MODELS:
+            raise RequestError(f"cannot redo {method!r}; give all or methods of {', '.join(MODELS)}")
+    return perform(chosen, out, jobs=jobs, redo=redo, progress=progress)
+
+
+def perform(
+    chosen: Experiment,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
+    """Return the same for an experiment that is made already."""
+    require_matplotlib()
+    with Store(Path(out), chosen).opened(redo) as store:
+        run_missing(store, thread_count(jobs), progress)
+        return write(Path(out), chosen, store.records())
+
+
+def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: bool = False) -> None:
+    """Write results.md, and beside it results/ with tables and figures, of the runs in a folder."""
+    # `runs`: holds one folder for each experiment, under its name. Those that are missing are named on the page; of
+    # those that are not finished it shows what is there, and says so; `data`, `fetch`: as in the runs: a folder to look
+    # for data sets in first, and whether to download.
+    found = {}
+    for name in EXPERIMENTS:
+        if (runs / name / "run.json").is_file():
+            found[name] = _finished(name, runs / name, data, fetch)
+    if not found:
+        raise RequestError(
+            f"{runs} holds no run; make one with crowdsift reproduce synthetic --out "
+            f"{runs / 'synthetic'}, or say with --runs where they are"
+        )
+    files: Files = {}
+    parts = [_head(found)]
+    for chosen, records in found.values():
+        page = chosen.page(records)
+        parts.append(f"## {chosen.title}\n\n{described(chosen, records)}\n{page.text}")
+        for name, body in content(chosen, records, page).items():
+            large = isinstance(body, str) and len(body) > _LARGE
+            if not large and not name.endswith(("-seconds.csv", ".svg")):  # as in the runs
+                files[name] = body
+    write_folder(out / "results", files)
+    write_folder(out, {"results.md": "\n".join(parts).replace(FOLDER, "results/")})
+
+
+def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[Experiment, list[Record]]:
+    """Return what is there of a run, under the options that it was made with."""
+    options = made_with(folder, data, fetch)
+    chosen = experiment(name, options)
+    with Store(folder, chosen).opened() as store:
+        return chosen, store.records()
+
+
+def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
+    """Write the first lines: where the default beats, ties with or loses to the best of eight."""
+    lines = ["# Results", ""]
+    lines.append(
+        "`sift`, the default, against the best of the paper's eight methods, picked after the "
+        f"fact in every setting; mean accuracy, a tie is within {MARGIN:g}:"
+    )
+    lines.append("")
+    for chosen, records in found.values():
+        known = chosen.standings(records)
+        result = [f"{part}: {value}" for part, value in known.items() if value.settings]
+        if result:
+            wanted = fits_wanted(chosen)
+            state = "" if len(records) == wanted else f" ({len(records)} of {wanted} fits done)"
+            lines.append(f"- **{chosen.title}**{state} · {'; '.join(result)}")
+    missing = [EXPERIMENTS[name].title for name in EXPERIMENTS if name not in found]
+    if missing:
+        lines += ["", f"Not run: {', '.join(missing)}."]
+    lines += ["", ""]
+    return "\n".join(lines) + _ABOUT
+
+
+_ABOUT = """\
+This page is written by `crowdsift reproduce results` from the runs in `reproduce-output`; see
+[how to make them](reproduce.md). The tables are in `docs/research/results/` as CSV. Unless said
+otherwise every method runs at its defaults, and all see the same votes.
+"""
 
 
 def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> None:
@@ -114,3 +225,33 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def shown(title: str) -> Iterator[Progress]:
+    """Yield a function that shows the settings done, the time since the start and the time left.
+
+    The time left is estimated from what settings are expected to cost, not from their number.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]} of {task.fields[settings]} settings"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        speed_estimate_period=600.0,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, count=0, settings="?")
+
+        def report(done: float, total: float, count: int, settings: int) -> None:
+            bar.update(task, completed=done, total=total, count=count, settings=settings)
+
+        yield report

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from crowdsift.lab.spam import KINDS
-from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Options, Page, Record, Setting
+from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, TITLES, Page, RealExperiment, Record, Setting
 from crowdsift.paper.figures import Figure, Line, Panel
-from crowdsift.paper.published import MISSING, Published
-from crowdsift.paper.summary import Cell, Key, Standing, cells, like_published, mean_rows, seeds_text, standing
-from crowdsift.paper.text import beside, figure_link, markdown_table
-from crowdsift.paper.votes import TITLES, RealVotes
+from crowdsift.paper.output import beside, figure_link, markdown_table
+from crowdsift.paper.summary import (
+    MISSING,
+    Cell,
+    Key,
+    Published,
+    Standing,
+    cells,
+    like_published,
+    mean_rows,
+    seeds_text,
+    standing,
+)
 
 #: How many spammers are added, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
@@ -24,21 +32,17 @@ _NAMES = ("data", "kind", "percent")
 _FAR = 0.01  # from the published figure, which has no standard error
 
 
-class Spammers(Experiment):
+class Spammers(RealExperiment):
     """How well the methods hold out against spammers."""
 
     name = "spammers"
     title = "Spammers added to real votes"
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._sets = RealVotes(options, ("passage", "faceage_subset"))
-
     def settings(self) -> list[Setting]:
         """Return the smaller data set first, each seed by seed, few spammers first."""
         return [
             {"data": data, "kind": kind, "percent": percent, "seed": seed}
-            for data in self._sets.names
+            for data in self.sets
             for seed in self.seeds
             for percent in PERCENTS
             for kind in KINDS
@@ -49,17 +53,13 @@ class Spammers(Experiment):
         """As the number of votes."""
         return float(_SIZE[setting["data"]] * (1.0 + setting["percent"] / 100.0))
 
-    def inputs(self) -> list[Path]:
-        """Votes and truth."""
-        return self._sets.files
-
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
         """Methods on votes with spammers; all see the same."""
         from crowdsift.lab.spam import add_spammers
 
-        votes = self._sets.votes(setting["data"])
+        votes = self.data(setting["data"]).votes
         spammed = add_spammers(votes, setting["kind"], setting["percent"], setting["seed"])
-        return [self._sets.record(setting, spammed, name) for name in methods]
+        return [self.record(setting, spammed, name) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
         """One table a data set and kind, the published figures beside where the data are theirs."""
@@ -84,7 +84,7 @@ class Spammers(Experiment):
         """Each data set by itself, as returned and up to sign."""
         found = cells(records)
         result = {}
-        for data in self._sets.names:
+        for data in self.sets:
             chosen = {k: v for k, v in found.items() if k[0] == data}
             result[TITLES[data]] = standing(chosen)
             result[f"{TITLES[data]}, up to sign"] = standing(chosen, "accuracy_up_to_sign")

@@ -5,15 +5,39 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from crowdsift.models import model
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Page, Record, Setting, fitted, judged
 from crowdsift.paper.figures import Figure, Line, Panel
-from crowdsift.paper.oracle import ORACLE, oracle_scores
-from crowdsift.paper.published import MISSING, Published
-from crowdsift.paper.summary import Cell, Key, Standing, cells, like_published, mean_rows, seeds_text, standing
-from crowdsift.paper.text import beside, figure_link, markdown_table
+from crowdsift.paper.output import beside, figure_link, markdown_table
+from crowdsift.paper.summary import (
+    MISSING,
+    Cell,
+    Key,
+    Published,
+    Standing,
+    cells,
+    like_published,
+    mean_rows,
+    seeds_text,
+    standing,
+)
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.lab.simulation import Simulation
+
+#: Its name among the methods of an experiment; it is none of `crowdsift.models.MODELS`.
+ORACLE = "oracle"
+
+_SCORE_VARIANCE = 3.0  # of scores that are uniform on [-3, 3], as simulations draw them
+_ORACLE_STEPS = 50
 _NEAR = 2.0  # standard errors
 _COMPARED = (
     "In brackets the published figure and ours minus it; ‡ marks more than two standard "
@@ -261,3 +285,39 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
             title, up = f"β in {beta}", metric.replace("_", " ")
             panels.append(Panel(title, sweep, up, lines, logarithmic=True))
     return Figure(f"synthetic-{metric}", panels)
+
+
+def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
+    """Return the most probable scores, given every worker's true β and the scores' variance."""
+    # Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
+    count = len(drawn.scores)
+    first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)
+    slope = drawn.reliability[drawn.worker]
+    pairs, pair = np.unique(first * count + second, return_inverse=True)
+    one, two = np.divmod(pairs, count)
+    scores = np.zeros(count)
+    for _ in range(_ORACLE_STEPS):
+        chance = sigmoid(slope * (scores[first] - scores[second]))
+        residual = slope * (drawn.outcome - chance)
+        gradient = np.bincount(first, residual, count) - np.bincount(second, residual, count) - scores / _SCORE_VARIANCE
+        weight = np.bincount(pair, slope**2 * chance * (1.0 - chance), len(pairs))
+        step = _solved(one, two, np.asarray(weight, np.float64), gradient)
+        scores += step
+        if np.abs(step).max() < 1e-9:
+            break
+    return scores
+
+
+def _solved(
+    one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64], rhs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Solve for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
+    count = len(rhs)
+
+    def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        flow = weight * (x[one] - x[two])
+        return np.bincount(one, flow, count) - np.bincount(two, flow, count) + x / _SCORE_VARIANCE
+
+    ends = np.bincount(one, weight, count) + np.bincount(two, weight, count)
+    diagonal = np.asarray(ends + 1.0 / _SCORE_VARIANCE, np.float64)
+    return conjugate_gradient(multiply, rhs, diagonal, tolerance=1e-10).x
