@@ -11,7 +11,7 @@ from scenario_results import DOUBLE, EXACT, GRIDS, SINGLE, SITES, Named, Results
 
 from crowdsift.engines.base import Engine
 from crowdsift.engines.fused import FusedSites, SummedSites
-from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerPoints, WorkerPriors
+from crowdsift.engines.grid import RELIABILITY_ONLY, SitePass, WorkerPoints, WorkerPriors
 from crowdsift.solvers.ep.items import loopy_bp
 from crowdsift.solvers.ep.summaries import quantiles
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
@@ -44,7 +44,7 @@ def _own_priors(engine: Engine, ground: Ground, seed: int) -> WorkerPriors:
 def _started(engine: Engine, ground: Ground, clip: bool = True) -> Any:
     """Sites after one full update."""
     sites = engine.grid.sites(ground.types, 1.5)
-    sites.update(ground.levels, ground.prior, ground.means[0], damping=1.0, clip=clip, side=SIDE)
+    sites.update(SitePass(ground.levels, ground.prior, ground.means[0], damping=1.0, clip=clip, side=SIDE))
     return sites
 
 
@@ -141,7 +141,7 @@ def site_updates(engine: Engine, seed: int) -> Results:
     for field in ("n_votes", "n_pairs"):
         yield Named(field, getattr(sites, field), EXACT)
     assert sites.pairs_held >= sites.n_pairs
-    first = sites.update(levels, prior, means[0], damping=1.0, clip=True, side=SIDE)
+    first = sites.update(SitePass(levels, prior, means[0], damping=1.0, clip=True, side=SIDE))
     yield from _weighed(engine, "first", first)
     system, items, log_determinant = _exact_variances(engine, sites)
     yield Named("system.rhs", system.rhs, SITES)
@@ -149,7 +149,7 @@ def site_updates(engine: Engine, seed: int) -> Results:
     yield Named("items", items, SITES)
     yield Named("log_determinant", log_determinant, SITES)
     clip = bool(seed % 2)
-    second = sites.update(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE)
+    second = sites.update(SitePass(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE))
     yield from _weighed(engine, "second", second)
     yield from _summary(engine, sites, ground)
 
@@ -172,7 +172,7 @@ def pair_effects(engine: Engine, seed: int) -> Results:
     found = twin.pair_posteriors(means[1])
     yield Named("pairs", by_pair(n, found), SITES)
     yield Named("slope", found.slope / votes**2, SITES)
-    update = twin.update(levels, prior, means[1], damping=0.5, clip=bool(seed % 2), side=SIDE)
+    update = twin.update(SitePass(levels, prior, means[1], damping=0.5, clip=bool(seed % 2), side=SIDE))
     yield from _weighed(engine, "update", update)
     twin.transform(scale=1.25)
     rescaled = twin.system(twin.pair_sums(), effect / 1.25**2)
@@ -215,17 +215,18 @@ def worker_priors(engine: Engine, seed: int) -> Results:
     levels, prior, means, types = ground
     own = _own_priors(engine, ground, seed)
     sites = engine.grid.sites(types, 1.5)
-    first = sites.update(levels, prior, means[0], damping=1.0, clip=True, side=SIDE, own=own)
+    first = sites.update(SitePass(levels, prior, means[0], damping=1.0, clip=True, side=SIDE, own=own))
     yield from _weighed(engine, "first", first)
     _with_adaptive_grids(engine, sites, ground)
     clip = bool(seed % 2)
-    second = sites.update(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE, own=own)
+    second = sites.update(SitePass(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE, own=own))
     yield from _weighed(engine, "second", second)
     yield from _summary(engine, sites, ground, own)
     crowd = len(own.masses)
     common = WorkerPriors(np.tile(prior, (crowd, 1)), np.full(crowd, SIDE.mean), np.full(crowd, SIDE.variance))
     third, again = (
-        sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE, own=each) for each in (None, common)
+        sites.update(SitePass(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE, own=each))
+        for each in (None, common)
     )
     for one, other in zip(third, again, strict=True):
         np.testing.assert_allclose(one, other, rtol=SITES.relative, atol=SITES.absolute)
@@ -239,7 +240,7 @@ def some_workers(engine: Engine, seed: int) -> Results:
     sites = _started(engine, ground, clip=False)
     chosen = np.random.default_rng(seed).random(engine.facts.n_workers) < 0.5
     before = sites.vote_sites()
-    update = sites.update(levels, prior, means[1], damping=1.0, clip=False, side=SIDE, workers=chosen)
+    update = sites.update(SitePass(levels, prior, means[1], damping=1.0, clip=False, side=SIDE, workers=chosen))
     yield from _weighed(engine, "update", update)
     after = sites.vote_sites()
     still = ~chosen[np.repeat(np.arange(len(chosen)), after.held)]
@@ -261,7 +262,7 @@ def vote_sites(engine: Engine, seed: int) -> Results:
     for one, two in zip(sites.vote_sites(), twin.vote_sites(), strict=True):
         np.testing.assert_array_equal(one, two)
     twin.system(twin.pair_sums())
-    update = twin.update(levels, prior, means[1], damping=0.5, clip=True, side=SIDE)
+    update = twin.update(SitePass(levels, prior, means[1], damping=0.5, clip=True, side=SIDE))
     yield from _weighed(engine, "update", update)
     yield from _summary(engine, twin, ground)
 
@@ -276,7 +277,7 @@ def suspended(engine: Engine, seed: int) -> Results:
     updates = []
     for each in (kept, sites):
         _exact_variances(engine, each)
-        updates.append(each.update(levels, prior, means[1], damping=0.5, clip=True, side=SIDE))
+        updates.append(each.update(SitePass(levels, prior, means[1], damping=0.5, clip=True, side=SIDE)))
     for one, two in zip(*updates, strict=True):
         np.testing.assert_array_equal(one, two)
     yield from _weighed(engine, "update", updates[1])
@@ -360,7 +361,7 @@ def adaptive_grids(engine: Engine, seed: int) -> Results:
     means = np.linspace(-1, 1, engine.facts.n_items)
     sites = engine.grid.sites(RELIABILITY_ONLY, 2.0)
     for step in range(3):
-        update = sites.update(levels, prior, means, damping=0.5, clip=True, side=SIDE)
+        update = sites.update(SitePass(levels, prior, means, damping=0.5, clip=True, side=SIDE))
         yield Named(f"moved {step}", sites.refine(), EXACT)
     result = sites.posteriors(prior, slice(engine.facts.n_workers))
     yield Named("counts", update.counts, GRIDS)

@@ -11,7 +11,7 @@ from crowdsift import Comparisons, _core
 from crowdsift.engines.base import SlopePrior
 from crowdsift.engines.cpu import CpuEngine, engine
 from crowdsift.engines.cpu.engine import Factorisers
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass
 from crowdsift.engines.shards import SharedPairs
 
 ITEMS, WORKERS = 12, 9
@@ -163,7 +163,7 @@ def test_calls_out_of_order_are_refused_and_not_undefined():
     sites.suspend()
     levels = np.array([0.5, 1.0])
     with pytest.raises(ValueError, match="suspended"):
-        sites.update(levels, prior, precision, damping=1.0, clip=True, side=SidePrior())
+        sites.update(SitePass(levels, prior, precision, damping=1.0, clip=True, side=SidePrior()))
 
 
 def test_shared_pairs_must_be_pairs_of_these_votes():

@@ -16,7 +16,7 @@ from strategies import comparisons, vectors
 from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior, refined_levels
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, mirrored
 from crowdsift.numeric.distributions import deposit
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.summaries import quantiles
@@ -26,7 +26,7 @@ from crowdsift.solvers.ep.workers import WorkerPrior, gaussian_on, power_grid, w
 def started(engine, levels, prior, means, *, clip=True, types=RELIABILITY_ONLY, side=SIDE):
     """Sites after one full update."""
     sites = engine.grid.sites(types, 2.0)
-    sites.update(levels, prior, means, damping=1.0, clip=clip, side=side)
+    sites.update(SitePass(levels, prior, means, damping=1.0, clip=clip, side=side))
     return sites
 
 
@@ -264,7 +264,7 @@ def test_suspended_sites_go_on_where_they_were(types):
         return sites
 
     def resume(sites):
-        update = sites.update(levels, prior, means, damping=0.5, clip=True, side=SIDE)
+        update = sites.update(SitePass(levels, prior, means, damping=0.5, clip=True, side=SIDE))
         return update, sites.system(sites.pair_sums())
 
     expected = resume(begin())

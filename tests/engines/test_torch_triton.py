@@ -15,6 +15,7 @@ from grid_cases import SHAPES, SIDE  # noqa: E402
 from reference_engine import ReferenceEngine  # noqa: E402
 
 from crowdsift import Comparisons  # noqa: E402
+from crowdsift.engines.grid import SitePass  # noqa: E402
 from crowdsift.engines.torch import TorchEngine, rows, triton_solve  # noqa: E402
 from crowdsift.solvers.ep.items import loopy_bp  # noqa: E402
 from crowdsift.solvers.ep.workers import power_grid  # noqa: E402
@@ -45,16 +46,16 @@ def test_kernels(monkeypatch, shape, points):
     for engine in both_engines(votes):
         run = engine.grid.sites(types, 1.5)
         means = np.linspace(-1.0, 1.0, 9)
-        first = run.update(levels, prior, means, damping=1.0, clip=True, side=SIDE)
+        first = run.update(SitePass(levels, prior, means, damping=1.0, clip=True, side=SIDE))
         moved = run.refine()
         run.system(run.pair_sums())
-        second = run.update(levels, prior, means, damping=0.5, clip=False, side=SIDE)
+        second = run.update(SitePass(levels, prior, means, damping=0.5, clip=False, side=SIDE))
         kept = run.vote_sites()
         worker = np.repeat(np.arange(len(kept.held)), kept.held)
         order = np.lexsort((kept.kind, kept.loser, kept.winner, worker))  # engines differ in it
         counts = [run.type_counts(prior[::-1].copy())]
         twin = run.copy()
-        twin.update(levels, prior, 2.0 * means, damping=0.0, clip=False, side=SIDE)
+        twin.update(SitePass(levels, prior, 2.0 * means, damping=0.0, clip=False, side=SIDE))
         counts += [each.type_counts(prior[::-1].copy()) for each in (twin, run)]
         np.testing.assert_allclose(counts[2], counts[0], rtol=1e-12)  # the twin is another
         found.append([moved, *first, *second, *(each[order] for each in kept[4:8]), *counts])
@@ -95,7 +96,7 @@ def test_belief_propagation_with_a_pair_effect():
         run = engine.grid.sites(SHAPES[0], 1.5)
         means, messages, results = np.linspace(-1.0, 1.0, 9), None, []
         for _ in range(2):
-            run.update(levels, prior, means, damping=0.7, clip=True, side=SIDE)
+            run.update(SitePass(levels, prior, means, damping=0.7, clip=True, side=SIDE))
             system = run.system(run.pair_sums(), 0.3)
             means = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=1e-10).x
             known, messages = loopy_bp(run, system.laplacian, messages)

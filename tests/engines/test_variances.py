@@ -9,7 +9,7 @@ import pytest
 
 from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 
 K = 5_000
@@ -48,7 +48,9 @@ def test_variances_are_within_five_percent(design):
     sites = engine.grid.sites(RELIABILITY_ONLY, 2.0)
     # everyone of reliability 1, so that precisions of sites are positive
     sites.update(
-        np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0, clip=True, side=SidePrior()
+        SitePass(
+            np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0, clip=True, side=SidePrior()
+        )
     )
     laplacian = sites.system(sites.pair_sums()).laplacian
     exact = Factorisation(engine)
@@ -84,12 +86,14 @@ def test_messages_go_on_where_they_were():
     engine = choose_engine("reference", votes, 1)
     inner = engine.grid.sites(RELIABILITY_ONLY, 2.0)
     inner.update(
-        np.array([0.5, 1.0]),
-        np.array([0, 0, 0, 0, 1.0]),
-        np.zeros(votes.n_items),
-        damping=1.0,
-        clip=True,
-        side=SidePrior(),
+        SitePass(
+            np.array([0.5, 1.0]),
+            np.array([0, 0, 0, 0, 1.0]),
+            np.zeros(votes.n_items),
+            damping=1.0,
+            clip=True,
+            side=SidePrior(),
+        )
     )
     laplacian = inner.system(inner.pair_sums()).laplacian
     sites = Counted(inner)
@@ -122,7 +126,9 @@ def test_messages_on_a_chain_are_exact_with_any_shift(name, shift):
     votes = Comparisons.from_arrays(np.arange(9), np.arange(1, 10), worker=np.zeros(9, int))
     sites = choose_engine(name, votes, 1).grid.sites(RELIABILITY_ONLY, 2.0)
     sites.update(
-        np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(10), damping=1.0, clip=True, side=SidePrior()
+        SitePass(
+            np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(10), damping=1.0, clip=True, side=SidePrior()
+        )
     )
     laplacian = sites.system(sites.pair_sums()).laplacian
     found, _ = loopy_bp(sites, laplacian, None, shift=shift)

@@ -8,7 +8,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, mirrored
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.models import Sift
 from crowdsift.solvers.ep.items import Factorisation
@@ -31,7 +31,7 @@ def test_evidence_of_a_pair_effect_against_integration(effect):
     means, determinant, evidence = np.zeros(3), 0.0, 0.0
     for step in range(200):
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior())
+        update = sites.update(SitePass(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()))
         evidence = update.log_messages - update.log_sites + system.log_pairs
         evidence += -determinant / 2 + system.rhs @ means / 2
         system = sites.system(sites.pair_sums(), effect)

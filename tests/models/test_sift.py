@@ -12,7 +12,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, mirrored
 from crowdsift.models import Sift
 from crowdsift.solvers.ep.items import Factorisation, spectral_scores
 from crowdsift.solvers.ep.search import propagate
@@ -115,7 +115,7 @@ def test_evidence_and_means_against_integration():
     means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
     for step in range(200):  # the prior is held fixed
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior())
+        update = sites.update(SitePass(levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()))
         evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
         laplacian, rhs, _ = sites.system(sites.pair_sums())
         means = laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x

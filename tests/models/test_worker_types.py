@@ -11,7 +11,7 @@ from tied_votes import CROWDS, drawn, sigmoid, votes_of
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import SidePrior, WorkerTypes, mirrored
+from crowdsift.engines.grid import SidePrior, SitePass, WorkerTypes, mirrored
 from crowdsift.models import Sift
 from crowdsift.numeric.metrics import measure
 from crowdsift.solvers.ep.items import Factorisation
@@ -148,7 +148,7 @@ def test_evidence_and_means_against_integration(shape):
     means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
     for step in range(120):
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=side)
+        update = sites.update(SitePass(levels, prior.masses, means, damping=damping, clip=False, side=side))
         evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
         laplacian, rhs, _ = sites.system(sites.pair_sums())
         means = laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
@@ -222,9 +222,9 @@ def test_extreme_votes_against_the_specification(eta, width):
     found = []
     for name in ("cpu", "reference"):
         sites = choose_engine(name, votes, 1).grid.sites(types, 0.01)
-        result = sites.update(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2))
+        result = sites.update(SitePass(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2)))
         rhs = sites.system(sites.pair_sums()).rhs
-        again = sites.update(levels, prior, means / 2, damping=0.5, clip=True, side=SidePrior())
+        again = sites.update(SitePass(levels, prior, means / 2, damping=0.5, clip=True, side=SidePrior()))
         masses = sites.posteriors(prior, slice(3)).masses
         found.append(
             [

@@ -27,7 +27,7 @@ from reference_engine.pairs import PairTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import Factoriser, Messages
+    from crowdsift.engines.grid import Factoriser, Messages, SitePass
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
     from reference_engine.votes import VoteColumns
@@ -105,19 +105,9 @@ class ReferenceSites:
         self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
         self.pairs_held = float(len(self._pairs.low))
 
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Messages and sites; see the protocol."""
+        levels, prior, means, side, damping, clip, own, workers = given
         s, x, n, types = self._worker, self._x, self._n, self._types
         marked = np.ones(self._votes.n_workers, bool) if workers is None else workers
         self._votes.passes += float(marked[s].sum() / max(len(s), 1))
@@ -141,9 +131,9 @@ class ReferenceSites:
         new = moved(self._tau, self._nu, alpha, curvature, m, v, damping, clip)
         self._tau, self._nu = (np.where(marked[s], a, b) for a, b in zip(new, (self._tau, self._nu), strict=True))
         if types.shape.sides:
-            given, _ = types.posterior(prior, own, regular)
-            alpha = x * np.sum(given[s] * e * k, axis=1)
-            curvature = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
+            among, _ = types.posterior(prior, own, regular)
+            alpha = x * np.sum(among[s] * e * k, axis=1)
+            curvature = np.abs(x) * (alpha**2 - np.sum(among[s] * f * k**2, axis=1))
             old = self._side_tau, self._side_nu
             new = moved(*old, alpha, curvature, m_side, v_side, damping, True)
             self._side_tau, self._side_nu = (np.where(marked[s], a, b) for a, b in zip(new, old, strict=True))

@@ -14,7 +14,7 @@ import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, WorkerTypes, mirrored
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.io.items import read_gold
 from crowdsift.numeric.likelihoods import sigmoid
@@ -70,7 +70,7 @@ def test_workers_of_one_context_need_no_tree(engine):
     sites = ContextSites(apart.engine.grid.sites(shape, 2.0), apart.worker, apart.context, votes.n_workers, shape)
     for _ in range(2):
         sites.types.spread = 0.3
-        found = sites.update(levels, prior, means, damping=0.0, clip=True, side=side)
+        found = sites.update(SitePass(levels, prior, means, damping=0.0, clip=True, side=side))
     whole = TypeTree(apart.worker, votes.n_workers, shape)
     likelihood = likelihoods(sites.by_context, levels, shape, np.arange(len(apart.worker)))
     whole.gather(likelihood, levels, sites.side.bonus)
@@ -153,7 +153,7 @@ def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     sites.set_vote_sites(sites.vote_sites()._replace(low=low, high=high), 12)
     means = crowdsift.fit(votes, "bt").scores_of(votes.items)
     for sign in (1.0, -1.0):  # the workers are right, or all of them adversaries
-        sites.update(levels, prior, sign * means, damping=0.0, clip=True, side=SidePrior())
+        sites.update(SitePass(levels, prior, sign * means, damping=0.0, clip=True, side=SidePrior()))
         messages = sites._types.messages
         found = likelihoods(sites, levels, RELIABILITY_ONLY, np.arange(2))
         ratios = []

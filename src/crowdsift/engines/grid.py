@@ -87,6 +87,24 @@ class WorkerPriors(NamedTuple):
     side_variance: Workers
 
 
+class SitePass(NamedTuple):
+    """What a pass over all votes is given: the positive levels, the prior over types, the scores of items.
+
+    `side` is the prior of the side bias, `damping` the share of the new sites that is taken, `clip` whether precisions
+    stay nonnegative. `own` replaces the prior and that of the side for every worker but gold. With `workers` the sites
+    of those that are not marked stay, and the results are of the marked ones alone.
+    """
+
+    levels: Vector
+    prior: Vector
+    means: Items
+    side: SidePrior
+    damping: float
+    clip: bool
+    own: WorkerPriors | None = None
+    workers: WorkerMask | None = None
+
+
 class SiteUpdate(NamedTuple):
     """What a pass over all votes adds up to.
 
@@ -202,18 +220,7 @@ class TypeSites(Protocol):
     """The passes between votes and the types of their workers."""
 
     @changes
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Items,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: WorkerMask | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
         Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and variances V; those of γ
@@ -227,8 +234,6 @@ class TypeSites(Protocol):
         taken and the rest kept. With `clip` λ is at least 0. For γ the same with k instead of βk, q given that the
         worker is regular, the sign x, and λ always at least 0. Π Z^n is kept for `type_counts` and `posteriors`.
 
-        `own` replaces the prior and that of the side for every worker but gold. With `workers` the sites of those that
-        are not marked stay, and the results are of the marked ones alone.
         """
 
     def type_counts(self, prior: Vector) -> Totals:

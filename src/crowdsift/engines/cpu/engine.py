@@ -24,7 +24,7 @@ from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
     Messages,
     PairPosteriors,
-    SidePrior,
+    SitePass,
     SiteSystem,
     SiteUpdate,
     TypePosteriors,
@@ -93,22 +93,12 @@ class CpuSites:
         self.n_pairs: float = inner.n_pairs
         self.pairs_held: float = inner.pairs_held
 
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Messages and sites in one pass; see the protocol."""
-        marked = None if workers is None else np.ascontiguousarray(workers, np.uint8)
+        levels, prior, means = (vector(each) for each in given[:3])
+        marked = None if given.workers is None else np.ascontiguousarray(given.workers, np.uint8)
         found = self._inner.update(
-            vector(levels), vector(prior), vector(means), damping, clip, side.mean, side.variance, _priors(own), marked
+            levels, prior, means, given.damping, given.clip, *given.side, _priors(given.own), marked
         )
         self._votes.passes += 1.0 if marked is None else self._votes.share(marked)
         return SiteUpdate(*found)

@@ -22,7 +22,6 @@ from crowdsift.numeric.threads import available_threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from crowdsift.engines.grid import (
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         PairPosteriors,
         PairVariances,
         SidePrior,
+        SitePass,
         SiteSystem,
         WorkerPoints,
         WorkerPriors,
@@ -121,33 +121,13 @@ class TorchSites:
         self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
         self.pairs_held = float(self._pairs.n_held)
 
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         with memory_errors(self._votes.device, len(self._rows)):
-            return self._updated(levels, prior, means, damping, clip, side, own, workers)
+            return self._updated(given)
 
-    def _updated(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None,
-        workers: NDArray[np.bool_] | None,
-    ) -> SiteUpdate:
+    def _updated(self, given: SitePass) -> SiteUpdate:
+        levels, prior, means, side, damping, clip, own, workers = given
         rows, types, votes = self._rows, self._types, self._votes
         types.set_levels(levels)
         marked = rows.everyone
@@ -161,15 +141,15 @@ class TorchSites:
         sides = types.shape.sides
         types.set_messages(messages)
         if own is None:
-            q, given, logs, _, regular = types.common_posterior(family if sides else None, prior)
+            q, among, logs, _, regular = types.common_posterior(family if sides else None, prior)
         else:
             plain = types.points().regular
             types.set_messages(messages + plain * family[:, None])
             q, logs = types.posterior(prior, own)
-            given = types.posterior(prior, own, plain)[0] if sides else None
+            among = types.posterior(prior, own, plain)[0] if sides else None
             regular = q @ plain
         if damping:
-            new = passes.move(state, q, given, marked, damping, clip)
+            new = passes.move(state, q, among, marked, damping, clip)
             self._tau, self._nu, self._side_tau, self._side_nu = new
         counted = marked & rows.counted(self._before_gold)
         some = rows.counted(self._before_gold, numbers=True) if workers is None else counted.double()

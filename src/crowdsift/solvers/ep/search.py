@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import RELIABILITY_ONLY
+from crowdsift.engines.grid import RELIABILITY_ONLY, SitePass
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
@@ -171,7 +171,7 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
     messages = None
     for step in range(_PASSES):
         linear = float(system.rhs @ means)
-        update = sites.update(prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side)
+        update = sites.update(SitePass(prior.levels, masses, means, side, 0.5 if step else 1.0, True))
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
         prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
         masses, system = _without_reliability(prior, prior.masses), sites.system(sites.pair_sums())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import RELIABILITY_ONLY, GridSites, PairVariances, WorkerTypes
+from crowdsift.engines.grid import RELIABILITY_ONLY, GridSites, PairVariances, SitePass, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.items import learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
@@ -394,7 +394,7 @@ class Propagation:
             if self.item_prior is not None:
                 self.item_prior.rescale(scale)
         update = self.sites.update(
-            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip, side=self.sides.prior
+            SitePass(self.prior.levels, self.prior.masses, self.means, self.sides.prior, damping, self.clip)
         )
         self.gold_margin, self.side_sums = update.gold_margin, (update.side_tau, update.side_nu)
         if damping and self.prior.types.sides:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import VoteSites
+from crowdsift.engines.grid import SitePass, VoteSites
 from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.search import with_terms
 from crowdsift.solvers.ep.state import Propagation, SavedSites, WarmStart
@@ -113,15 +113,8 @@ class _Spread:
     def _visit(self, moving: NDArray[np.bool_]) -> None:
         run = self._run
         self._seen = np.where(moving[self._worker], self._now(), self._seen)
-        self._sites.update(
-            run.prior.levels,
-            run.prior.masses,
-            run.means,
-            damping=1.0,
-            clip=run.clip,
-            side=run.sides.prior,
-            workers=moving,
-        )
+        side = run.sides.prior
+        self._sites.update(SitePass(run.prior.levels, run.prior.masses, run.means, side, 1.0, run.clip, None, moving))
         run.receive()
         run.find_items()
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import SidePrior, SiteUpdate, TypePosteriors, WorkerPoints, WorkerPriors, mirrored
+from crowdsift.engines.grid import SidePrior, SitePass, SiteUpdate, TypePosteriors, WorkerPoints, WorkerPriors, mirrored
 from crowdsift.numeric.distributions import deposit
 from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 from crowdsift.solvers.ep.items import Factorisation
@@ -136,22 +136,12 @@ class ContextSites:
         """w: variance of a worker's side bias from context to context."""
         return self.side.spread
 
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Pass over workers in contexts, then exchange messages among those of one worker."""
         # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some of them, are used up
         # by the contexts.
-        if own is not None or workers is not None:
+        levels, prior, _, side, damping, *_ = given
+        if given.own is not None or given.workers is not None:
             raise ValueError("sites of contexts are updated together, with the common prior")
         self._levels = levels
         self.types.at(levels)
@@ -161,9 +151,7 @@ class ContextSites:
             self._priors = np.tile(blurred, (len(self._whole), 1))
         self._priors[self._alone] = blurred
         before = self._priors[self._apart]
-        found = self.by_context.update(
-            levels, prior, means, damping=damping, clip=clip, side=side, own=self.context_priors()
-        )
+        found = self.by_context.update(given._replace(own=self.context_priors()))
         likelihood = likelihoods(self.by_context, levels, self._shape, self._apart)
         if self._shape.sides:
             rows = slice(len(self._whole))
@@ -342,7 +330,7 @@ def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: N
     """Nats by which one pass, at the scores of the run, is for workers who differ by context."""
     # What re-fitted scores would add is not in it, hence a bar below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
-    found = sites.update(prior.levels, prior.masses, run.means, damping=1.0, clip=True, side=side)
+    found = sites.update(SitePass(prior.levels, prior.masses, run.means, side, 1.0, True))
     known, whole = np.unique(worker[rows], return_inverse=True)
     tree = TypeTree(whole, len(known), types)
     likelihood = likelihoods(sites, prior.levels, types, rows)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites, SidePrior, WorkerPriors, WorkerTypes
+    from crowdsift.engines.grid import GridSites, SitePass, WorkerPriors, WorkerTypes
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Settings
@@ -451,19 +451,9 @@ class CovariateSites:
     def _count_pairs(self) -> int:
         return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
-    def update(
-        self,
-        levels: Vector,
-        prior: Vector,
-        means: Vector,
-        *,
-        damping: float,
-        clip: bool,
-        side: SidePrior,
-        own: WorkerPriors | None = None,
-        workers: NDArray[np.bool_] | None = None,
-    ) -> SiteUpdate:
+    def update(self, given: SitePass) -> SiteUpdate:
         """Messages of types with their own coefficients, and sites on (d, η)."""
+        levels, prior, means, _, damping, clip, *_ = given
         votes, types = self._votes, self.types
         types.levels = levels
         E = self._posterior_means(means)
@@ -484,16 +474,16 @@ class CovariateSites:
         log_sites = self._log_sites(m[:, 0], V[:, 0], root)
         regular = q @ table.regular
         if damping:
-            given = q * table.regular / np.maximum(regular, 1e-300)[:, None]
-            shift = found.mean - np.einsum("st,stp->sp", given, found.mean)[:, None]
-            alpha, curvature = self._over.moments(table, m, V, shift, given)
+            among = q * table.regular / np.maximum(regular, 1e-300)[:, None]
+            shift = found.mean - np.einsum("st,stp->sp", among, found.mean)[:, None]
+            alpha, curvature = self._over.moments(table, m, V, shift, among)
             curvature = positive(curvature) if clip else curvature
             tau, nu = sites_of_moments(alpha, curvature, m, V)
             # Side-only types say nothing of either: the site counts as far as they are not it.
             share = regular[votes.worker][:, None]
             self._tau = self._tau + damping * (share * tau - self._tau)
             self._nu = self._nu + damping * (share * nu - self._nu)
-            self._learn(given, regular)
+            self._learn(among, regular)
         counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         none = np.zeros(len(q))
         return SiteUpdate(

@@ -15,7 +15,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import pair_distances, solve_rows
-from crowdsift.engines.grid import PairVariances
+from crowdsift.engines.grid import PairVariances, SitePass
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
@@ -528,9 +528,7 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
         sites.set_pair_variances(np.full(n_pairs, 2.0 * own + spread))
 
         def messages(masses: Vector) -> float:
-            return sites.update(
-                run.prior.levels, masses, part, damping=0.0, clip=True, side=run.sides.prior
-            ).log_messages
+            return sites.update(SitePass(run.prior.levels, masses, part, run.sides.prior, 0.0, True)).log_messages
 
         messages(run.prior.masses)
         if sites.refine():
