@@ -150,7 +150,7 @@ class ShardedOperator(Sharded):
     """A sum of operators; solves need its products and its diagonal only."""
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """By conjugate gradients here, products there; see the protocol."""
+        # By conjugate gradients here, products there.
         # Where shards are far and pairs few, all pairs come here once and products are made here.
         multiply = self.multiply
         if getattr(self._plan.map, "gathers", lambda parts: False)(self._parts):
@@ -178,6 +178,16 @@ def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
     return made(protocol, parts, plan)
 
 
+def _capability(name: str, protocol: type) -> Any:
+    """Return a property: the capability of all shards as one, None where one shard lacks it."""
+
+    def found(engine: ShardedEngine) -> Any:
+        parts = [getattr(shard, name) for shard in engine._shards]
+        return None if None in parts else sharded(protocol, parts, engine._plan)
+
+    return property(found)
+
+
 class ShardedEngine:
     """Engines with some of the workers each, as one engine."""
 
@@ -203,44 +213,14 @@ class ShardedEngine:
         pairs = zip(self._share, self._shards, strict=True)
         return sum(share * shard.passes for share, shard in pairs)
 
-    @property
-    def counts(self) -> Counts:
-        """Tallies."""
-        found: Counts = self._capability("counts", Counts)
-        return found
-
-    @property
-    def slopes(self) -> Slopes | None:
-        """The logistic model."""
-        found: Slopes | None = self._capability("slopes", Slopes)
-        return found
-
-    @property
-    def em(self) -> EM | None:
-        """Pólya-Gamma EM."""
-        found: EM | None = self._capability("em", EM)
-        return found
-
-    @property
-    def likelihood(self) -> Likelihood | None:
-        """Likelihoods with parameters of workers."""
-        found: Likelihood | None = self._capability("likelihood", Likelihood)
-        return found
-
-    @property
-    def grid(self) -> Grid | None:
-        """Expectation propagation."""
-        found: Grid | None = self._capability("grid", Grid)
-        return found
-
-    @property
-    def dimensions(self) -> Dimensions | None:
-        """Votes in several dimensions."""
-        found: Dimensions | None = self._capability("dimensions", Dimensions)
-        return found
+    counts: Counts = _capability("counts", Counts)
+    slopes: Slopes | None = _capability("slopes", Slopes)
+    em: EM | None = _capability("em", EM)
+    likelihood: Likelihood | None = _capability("likelihood", Likelihood)
+    grid: Grid | None = _capability("grid", Grid)
+    dimensions: Dimensions | None = _capability("dimensions", Dimensions)
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """Every shard by context; see the protocol."""
         found = [shard.by_context(enough) for shard in self._shards]
         apart = [each for each in found if each is not None]
         if len(apart) < len(found):
@@ -253,10 +233,6 @@ class ShardedEngine:
             np.concatenate([each.worker + at for each, at in zip(apart, starts, strict=False)]),
             np.concatenate([each.context for each in apart]),
         )
-
-    def _capability(self, name: str, protocol: type) -> Any:
-        parts = [getattr(shard, name) for shard in self._shards]
-        return None if None in parts else sharded(protocol, parts, self._plan)
 
 
 def sharded_engine(

@@ -61,7 +61,6 @@ class CpuGrid:
         self._votes, self._factorisers = votes, Factorisers()
 
     def sites(self, types: WorkerTypes, variance: float) -> CpuSites:
-        """Create sites; see the protocol."""
         inner = self._votes.core.sites(
             types.widths.tolist(),
             types.side_only.tolist(),
@@ -73,14 +72,12 @@ class CpuGrid:
         return CpuSites(self._votes, inner)
 
     def correlations(self) -> CpuProducts:
-        """Correlations of votes; see the protocol."""
         core, centred = self._votes.core, self._votes.facts.sides_known
         return CpuProducts(self._votes, lambda v: core.correlate(centred, v), lambda: core.correlation_degrees(centred))
 
     def factoriser(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> Factoriser | None:
-        """Exact variances where they take a fraction of a second; see the protocol."""
         return self._factorisers.find(low, high, n_items, most)
 
 
@@ -94,7 +91,6 @@ class CpuSites:
         self.pairs_held: float = inner.pairs_held
 
     def update(self, given: SitePass) -> SiteUpdate:
-        """Messages and sites in one pass; see the protocol."""
         levels, prior, means = (vector(each) for each in given[:3])
         marked = None if given.workers is None else np.ascontiguousarray(given.workers, np.uint8)
         found = self._inner.update(
@@ -104,71 +100,56 @@ class CpuSites:
         return SiteUpdate(*found)
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Return the counts of types; see the protocol."""
         return self._inner.type_counts(vector(prior))
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Posterior over types; see the protocol."""
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
         found = self._inner.posteriors(vector(prior), begin, max(begin, end), _priors(own))
         return TypePosteriors(*found)
 
     def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
-        """Marginals of posteriors over types; see `crowdsift.engines.fused`."""
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
         found = self._inner.marginals(vector(prior), begin, max(begin, end), chosen, _priors(own))
         return TypeMarginals(*found)
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
-        """Quantiles by worker; see `crowdsift.engines.fused`."""
         return self._inner.quantiles(vector(points), vector(masses), vector(levels), vector(atom))
 
     def refine(self) -> int:
-        """Adaptive grids for workers with narrow likelihoods; see the protocol."""
         return self._inner.refine()
 
     def pair_sums(self) -> Vector:
-        """Return the sums of shared pairs; see the protocol."""
         return self._inner.pair_sums()
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """Return the Laplacian and the right-hand side; see the protocol."""
         laplacian, rhs, log_pairs = self._inner.system(vector(shared), pair_effect)
         return SiteSystem(CpuLaplacian(laplacian), rhs, log_pairs)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """Differences of pairs; see the protocol."""
         return PairPosteriors(*self._inner.pair_posteriors(vector(means)))
 
     def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        """Variances of pairs; see the protocol."""
         self._inner.set_pair_variances(
             None if variances is None else vector(variances), None if shared is None else vector(shared)
         )
 
     def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
-        """Run a sweep of belief propagation; see the protocol."""
         found = self._inner.propagate(vector(precision), vector(settled), fresh, last)
         return Messages(*found)
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Sites in other units; see the protocol."""
         self._inner.transform(scale, flip, clip, grids)
 
     def copy(self) -> CpuSites:
-        """Copy the sites; see the protocol."""
         return CpuSites(self._votes, self._inner.copy())
 
     def suspend(self) -> None:
-        """Less memory; see the protocol."""
         self._inner.suspend()
 
     def vote_sites(self) -> VoteSites:
-        """Votes and sites; see the protocol."""
         return VoteSites(*self._inner.vote_sites())
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        """Sites and adaptive grids; see the protocol."""
         tau, nu, side_tau, side_nu = (
             np.ascontiguousarray(part, np.float32) for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
         )
@@ -176,7 +157,6 @@ class CpuSites:
         self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
 
     def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
-        """Predictive log-likelihood by pair; see the protocol."""
         reliability, width, side, side_variance = (vector(column) for column in points)
         return self._inner.pair_likelihood(
             vector(differences), vector(variances), reliability, width, side, side_variance
@@ -230,7 +210,6 @@ class _Dense:
         self._low, self._high, self._n = low, high, n_items
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
-        """Of items and pairs, the log-determinant, whether definite; see the protocol."""
         n, low, high = self._n, self._low, self._high
         # The lower triangle is all that is read.
         place = np.maximum(low, high).astype(np.int64) * n + np.minimum(low, high)
@@ -273,12 +252,11 @@ class CpuProducts:
         self._votes, self._product, self._diagonal = votes, product, diagonal
 
     def multiply(self, v: Vector) -> Vector:
-        """Return the product with v; see the protocol."""
         self._votes.passes += 1
         return self._product(vector(v))
 
     def diagonal(self) -> Vector:
-        """Return the diagonal, by a separate pass; see the protocol."""
+        # By a separate pass.
         self._votes.passes += 1
         return self._diagonal()
 
@@ -299,7 +277,6 @@ class CpuOperator(CpuProducts):
         self._inner = inner
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
         found = Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
         self._votes.passes += found.iterations + 2
         return found
@@ -312,28 +289,22 @@ class CpuLaplacian:
         self._inner = inner
 
     def multiply(self, v: Vector) -> Vector:
-        """Return the product with v; see the protocol."""
         return self._inner.multiply(vector(v))
 
     def diagonal(self) -> Vector:
-        """Return the diagonal; see the protocol."""
         return self._inner.diagonal()
 
     def pairs(self) -> WeightedPairs:
-        """Entries off the diagonal with opposite sign; see the protocol."""
         return WeightedPairs(*self._inner.pairs())
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
         return Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
 
     def solve_rows(self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000) -> Rows:
-        """Many solves at once, in single precision; see `crowdsift.engines.base`."""
         rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
         return self._inner.solve_rows(rhs, start, shift, tolerance, most)
 
     def pair_distances(self, rows: Rows) -> Vector:
-        """See `crowdsift.engines.fused`."""
         return self._inner.pair_distances(np.ascontiguousarray(rows, np.float32))
 
 
@@ -353,7 +324,6 @@ class CpuPasses:
     def messages(
         self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
     ) -> tuple[Vector, Vector, Vector]:
-        """See the protocol."""
         return self._core.messages(
             *_types(types),
             np.ascontiguousarray(m),
@@ -363,7 +333,6 @@ class CpuPasses:
         )
 
     def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
-        """See the protocol."""
         m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
         return self._core.moments(*_types(types), m, V, shift, q, MIN_TYPE_MASS)
 
@@ -380,7 +349,6 @@ class CpuLikelihood:
         self._votes = votes
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
-        """Value and derivatives; see the protocol."""
         self._votes.passes += 1
         value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood, vector(scores), vector(theta))
         return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
@@ -396,7 +364,6 @@ class CpuLikelihood:
         bounds: tuple[float, float],
         tolerance: float = 1e-9,
     ) -> Vector:
-        """Every worker's parameters at their maximum; see the protocol."""
         self._votes.passes += 1
         return self._votes.core.fit_workers(
             likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
@@ -410,7 +377,6 @@ class CpuSchur:
         self._votes, self._inner = votes, inner
 
     def reduced(self, inverse: Vector | None) -> CpuOperator | CpuLaplacian:
-        """Return A - B·inverse·B', or A; see the protocol."""
         if inverse is None:
             self._votes.passes += 1
             return CpuLaplacian(self._inner.laplacian())
@@ -539,14 +505,12 @@ class CpuCounts:
         self._votes = votes
 
     def tally(self, rank: Vector) -> Tally:
-        """Count votes; see the protocol."""
         self._votes.passes += 1
         found = self._votes.core.tally(vector(rank))
         appearances, wins = found[5:]
         return Tally(*found, appearances - wins)
 
     def margins(self, prior: float) -> CpuProducts:
-        """Return the smoothed margins of pairs; see the protocol."""
         core, k = self._votes.core, self._votes.facts.n_items
         return CpuProducts(self._votes, lambda x: core.margin_flow(x, prior), lambda: np.zeros(k))
 
@@ -558,14 +522,12 @@ class CpuSlopes:
         self._votes = votes
 
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
-        """Log-likelihood; see the protocol."""
         self._votes.passes += 1
         return self._votes.core.log_likelihood(vector(scores), vector(slopes))
 
     def profile(
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
     ) -> Profile:
-        """Return the log-likelihood as a function of the scores; see the protocol."""
         self._votes.passes += 1
         core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
         if prior is None:
@@ -578,7 +540,6 @@ class CpuSlopes:
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
-        """Return derivatives in the scores; see the protocol."""
         self._votes.passes += 1
         value, gradient, information, laplacian = self._votes.core.curvature(vector(scores), vector(slopes))
         return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
@@ -591,7 +552,6 @@ class CpuEM:
         self._votes = votes
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
-        """Run the E-step; see the protocol."""
         self._votes.passes += 1
         inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores), vector(slopes), resolution)
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
@@ -608,7 +568,6 @@ class CpuEStep:
         self.log_likelihood, self.precision, self.system = log_likelihood, precision, system
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
-        """Slopes of workers and the item system; see the protocol."""
         self._votes.passes += 1
         slopes, laplacian, rhs = self._inner.regress(vector(scores), ridge)
         return slopes, ItemSystem(CpuLaplacian(laplacian), rhs)
@@ -654,7 +613,6 @@ class CpuEngine:
         return CpuPasses(votes, self._threads)
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """Return an engine over workers in contexts; see the protocol."""
         found = by_context(self._comparisons, enough) if self._comparisons.by else None
         if found is None:
             return None

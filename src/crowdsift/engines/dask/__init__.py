@@ -51,7 +51,6 @@ class RemoteEngine:
         return float(found)
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """Return the same votes by context, there; see the protocol."""
         (found,) = self._link.call([self._remote], "by_context", [{"enough": enough}])
         if found is None:
             return None

@@ -74,7 +74,6 @@ class TorchEngine:
         return self._votes.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
-        """Return an engine over workers in contexts; see the protocol."""
         found = by_context(self._comparisons, enough)
         if found is None:
             return None

@@ -24,7 +24,6 @@ class TorchCounts:
         self._votes = votes
 
     def tally(self, rank: Vector) -> Tally:
-        """Count votes; see the protocol."""
         votes = self._votes
         votes.passes += 1
         place = votes.numbers(rank)
@@ -48,7 +47,6 @@ class TorchCounts:
         return Tally(*(to_host(sums.total()) for sums in columns))
 
     def margins(self, prior: float) -> TorchMargins:
-        """Return the smoothed margins; see the protocol."""
         return TorchMargins(self._votes, prior)
 
 

@@ -39,7 +39,6 @@ class TorchEM:
         self._votes = votes
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> TorchEStep:
-        """Run the E-step; see the protocol."""
         return TorchEStep(self._votes, scores, slopes)
 
 
@@ -76,7 +75,6 @@ class TorchEStep:
         return step.alternate(self._omega, scores, self._held, alternations, shift, ridge, tolerance)
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
-        """Return the workers' slopes and their item system; see the protocol."""
         self._votes.passes += 1
         slopes = _regressed(self._votes, self._omega, self._votes.numbers(scores), ridge)
         return to_host(slopes), self._system(slopes)

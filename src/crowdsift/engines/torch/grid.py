@@ -40,7 +40,6 @@ class TorchGrid:
         self._rows: dict[bool, SiteRows] = {}
 
     def sites(self, types: WorkerTypes, variance: float) -> TorchSites:
-        """Create sites; see the protocol."""
         device, count = self._votes.device, len(self._votes)
         if types.ties not in self._rows:
             with memory_errors(device, count):
@@ -48,13 +47,12 @@ class TorchGrid:
         return TorchSites(self._votes, self._rows[types.ties], types, variance)
 
     def correlations(self) -> TorchCorrelations:
-        """Correlations of votes; see the protocol."""
         return TorchCorrelations(self._votes)
 
     def factoriser(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> DenseFactoriser | None:
-        """By a dense inverse, for few items; see the protocol."""
+        # By a dense inverse, for few items.
         few = n_items <= (_DENSE_ITEMS if most >= _COSTLY else _FEW_ITEMS)
         return DenseFactoriser(low, high, n_items, self._votes.device) if few else None
 
@@ -67,7 +65,6 @@ class DenseFactoriser:
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
-        """Variances and log-determinant; see the protocol."""
         cell, n = self._cell
         half = np.bincount(cell, weight, n * n).reshape(n, n)
         whole = half + half.T

@@ -29,7 +29,6 @@ class TorchLikelihood:
         self._votes = votes
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
-        """Value and derivatives; see the protocol."""
         votes = self._votes
         votes.passes += 1
         n = votes.n.to(torch.float64)
@@ -151,7 +150,6 @@ class TorchSchur:
         self._votes, self._a, self._b = votes, a.to(torch.float32), b.to(torch.float32)
 
     def reduced(self, inverse: Vector | None) -> TorchOperator:
-        """Return a - B·inverse·B'; see the protocol."""
         votes = self._votes
         if inverse is None:
             return PairLaplacian(votes.n_items, votes.first, votes.second, self._a, votes.most_of_item)

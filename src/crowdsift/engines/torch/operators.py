@@ -42,20 +42,16 @@ class TorchOperator(ABC):
         """Return the diagonal as a tensor."""
 
     def multiply(self, v: Vector) -> Vector:
-        """Return the product with v; see the protocol."""
         found = self.product(to_device(v, self._device))
         return to_solver(found) if on_device(v) else to_host(found)
 
     def diagonal(self) -> Vector:
-        """Return the diagonal; see the protocol."""
         return to_solver(self.diagonal_there().clone())
 
     def pairs(self) -> WeightedPairs:
-        """Refuse: only a Laplacian has pairs; see the protocol."""
         raise TypeError("the matrix is not a Laplacian of pairs")
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """Run conjugate gradients on the device; see the protocol."""
         size = float(np.linalg.norm(rhs))
         if size == 0.0:
             return Solution(np.zeros_like(rhs), 0, 0.0, True)
@@ -150,7 +146,6 @@ class PairLaplacian(TorchOperator):
         return self._solvers[key].solve(self._weight, rhs, start, shift, tolerance, most)
 
     def pairs(self) -> WeightedPairs:
-        """Return the entries off the diagonal; see the protocol."""
         low, high = torch.minimum(self._low, self._high), torch.maximum(self._low, self._high)
         one, two = (x.cpu().numpy().astype(np.uint32) for x in (low, high))
         return WeightedPairs(one, two, to_host(self._weight))

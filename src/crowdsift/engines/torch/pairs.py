@@ -72,7 +72,6 @@ class PairState:
         return to_host(torch.stack([a[place], H[place]], dim=1))
 
     def system(self, tau: Tensor, nu: Tensor, shared: Vector, pair_effect: float) -> SiteSystem:
-        """Return what items receive; see the protocol."""
         a, H = self._sums(tau, nu)
         if len(self._pairs.shared):
             totals = torch.tensor(shared, dtype=self._real, device=a.device)
@@ -114,7 +113,6 @@ class PairState:
         return pair_posteriors(low, high, means, V, *own, float(LEAST_DENOMINATOR))
 
     def pair_posteriors(self, means: Tensor) -> PairPosteriors:
-        """E and V of every pair; see the protocol."""
         E, V = self.posteriors(means)
         a, H, e, v = (self._of_mine(x).to(torch.float64) for x in (self._a, self._H, E, V))
         slope = 0.5 * float(((H - a * e) ** 2 + a * a * v - a).sum())
@@ -142,7 +140,6 @@ class PairState:
         self._effect = self._effect / factor**2
 
     def propagate(self, precision: Tensor, settled: Tensor, fresh: bool, last: bool) -> Messages:
-        """Run a sweep of belief propagation; see the protocol."""
         W = self._of_mine(self._a)
         if self._effect:
             W = W / self._of_mine(self._denominator())

@@ -67,34 +67,6 @@ def _quantiles(x: Tensor, mass: Tensor, levels: Tensor, held: Tensor) -> Tensor:
     return torch.where(inside, 0.0, found)
 
 
-def summary(types: TypeState, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
-    """See `engines.fused.FusedSites`."""
-    if not types.reliability_only():
-        return None
-    at, columns = to_device(levels, types.levels.device), []
-    for points, masses in _posteriors(types, prior):
-        mean = (points * masses).sum(dim=1)
-        square = (points * points * masses).sum(dim=1)
-        sd = (square - mean * mean).clamp(min=0.0).sqrt()
-        none = torch.zeros_like(mean[:, None])
-        limits = _quantiles(points, masses, at, none)
-        columns.append([x.cpu() for x in (mean, sd, limits)])
-    whole = (torch.cat(column).numpy() for column in zip(*columns, strict=True))
-    return ReliabilitySummary(*whole) if columns else None
-
-
-def class_masses(types: TypeState, prior: Vector, zone: float) -> Vector | None:
-    """See `engines.fused.FusedSites`."""
-    if not types.reliability_only():
-        return None
-    parts = []
-    for points, masses in _posteriors(types, prior):
-        below, above = points < -zone, points > zone
-        kinds = (below, ~(below | above), above)
-        parts.append(torch.stack([(masses * kind).sum(dim=1) for kind in kinds], dim=1).cpu())
-    return torch.cat(parts).numpy() if parts else None
-
-
 def _posteriors(types: TypeState, prior: Vector) -> Iterator[tuple[Tensor, Tensor]]:
     """Reliabilities and their masses, of some workers at a time."""
     count, n_types = types.messages.shape
@@ -122,7 +94,6 @@ class TorchSites:
         self.pairs_held = float(self._pairs.n_held)
 
     def update(self, given: SitePass) -> SiteUpdate:
-        """Messages and sites; see the protocol."""
         with memory_errors(self._votes.device, len(self._rows)):
             return self._updated(given)
 
@@ -168,14 +139,12 @@ class TorchSites:
         )
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Return the counts of types; see the protocol."""
         workers = self._rows.counted(self._before_gold, numbers=True)
         alone = self._rows.pairs.mine is None  # what shards hold may move
         found = self._types.recorded_counts(prior, workers) if alone else None
         return to_host(self._types.counts(prior, workers)) if found is None else found
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Posterior over types; see the protocol."""
         numbers = torch.arange(self._votes.n_workers, device=self._votes.device)[rows]
         masses, _ = self._types.posterior(prior, own, rows=rows)
         return TypePosteriors(to_host(self._types.reliabilities(numbers)), to_host(masses))
@@ -185,27 +154,42 @@ class TorchSites:
         return quantiles(points, masses, levels, atom, self._votes.device)
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
-        """Return what posteriors say; see `engines.fused`."""
-        return summary(self._types, prior, levels)
+        types = self._types
+        if not types.reliability_only():
+            return None
+        at, columns = to_device(levels, types.levels.device), []
+        for points, masses in _posteriors(types, prior):
+            mean = (points * masses).sum(dim=1)
+            square = (points * points * masses).sum(dim=1)
+            sd = (square - mean * mean).clamp(min=0.0).sqrt()
+            none = torch.zeros_like(mean[:, None])
+            limits = _quantiles(points, masses, at, none)
+            columns.append([x.cpu() for x in (mean, sd, limits)])
+        whole = (torch.cat(column).numpy() for column in zip(*columns, strict=True))
+        return ReliabilitySummary(*whole) if columns else None
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
-        """Masses of classes of types; see `engines.fused`."""
-        return class_masses(self._types, prior, zone)
+        types = self._types
+        if not types.reliability_only():
+            return None
+        parts = []
+        for points, masses in _posteriors(types, prior):
+            below, above = points < -zone, points > zone
+            kinds = (below, ~(below | above), above)
+            parts.append(torch.stack([(masses * kind).sum(dim=1) for kind in kinds], dim=1).cpu())
+        return torch.cat(parts).numpy() if parts else None
 
     def idle_threads(self) -> int:
         """All of them while a GPU works."""
         return available_threads() if self._votes.device.type == "cuda" else 1
 
     def refine(self) -> float:
-        """Adaptive grids for workers with narrow likelihoods; see the protocol."""
         return float(self._types.refine())
 
     def pair_sums(self) -> Vector:
-        """Return sums of shared pairs; see the protocol."""
         return self._pairs.shared_sums(self._tau, self._nu)
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """Return the Laplacian and the right-hand side; see the protocol."""
         return self._pairs.system(self._tau, self._nu, shared, pair_effect)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
@@ -213,20 +197,16 @@ class TorchSites:
         return self._pairs.loopy_bp(tolerance, sweeps, fresh)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """Differences of pairs; see the protocol."""
         return self._pairs.pair_posteriors(self._votes.numbers(means))
 
     def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        """Variances of pairs; see the protocol."""
         self._pairs.set_variances(variances, shared)
 
     def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
-        """Return a sweep of belief propagation; see the protocol."""
         numbers = self._votes.numbers
         return self._pairs.propagate(numbers(precision), numbers(settled), fresh, last)
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Sites in other units; see the protocol."""
         self._tau, self._nu = self._tau * scale**2, self._nu * (-scale if flip else scale)
         self._tau = self._tau.clamp(min=0.0) if clip else self._tau
         self._pairs.rescale(scale)
@@ -234,18 +214,15 @@ class TorchSites:
             self._types.rescale(scale)
 
     def copy(self) -> TorchSites:
-        """Return the same sites once more; see the protocol."""
         clone = copy(self)
         clone._pairs, clone._types = self._pairs.copy(), self._types.copy()
         return clone
 
     def suspend(self) -> None:
-        """Less memory; see the protocol."""
         self._pairs.suspend()
         self._types.suspend()
 
     def vote_sites(self) -> VoteSites:
-        """Votes and sites; see the protocol."""
         rows, index = self._rows, self._rows.pairs
         low, high = (x.index_select(0, rows.pair) for x in (index.low, index.high))
         won = rows.sign > 0
@@ -259,7 +236,6 @@ class TorchSites:
         return VoteSites(held, winner, loser, rows.kind.cpu().numpy(), *sites, *ends_of)
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        """Sites and adaptive grids; see the protocol."""
         device = self._votes.device
         given = [torch.tensor(x, dtype=torch.float32, device=device) for x in sites[4:8]]
         self._tau, self._nu = given[:2]
@@ -268,7 +244,6 @@ class TorchSites:
         self._types.set_ends(self._votes.numbers(sites.low), self._votes.numbers(sites.high))
 
     def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
-        """Predictive log-likelihood; see the protocol."""
         rows, numbers = self._rows, self._votes.numbers
         d, v, total = numbers(differences), numbers(variances), self._votes.zero()
         columns = [numbers(column) for column in points]

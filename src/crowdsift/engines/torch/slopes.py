@@ -37,7 +37,6 @@ class TorchSlopes:
         self._votes = votes
 
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
-        """Return the log-likelihood; see the protocol."""
         votes = self._votes
         votes.passes += 1
         r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()
@@ -49,7 +48,6 @@ class TorchSlopes:
     def profile(
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
     ) -> Profile:
-        """Return value, gradient and Hessian with slopes eliminated; see the protocol."""
         votes = self._votes
         votes.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
@@ -63,7 +61,6 @@ class TorchSlopes:
         return Profile(float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature), hessian)
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
-        """Return the derivatives in the scores; see the protocol."""
         votes = self._votes
         votes.passes += 1
         r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()

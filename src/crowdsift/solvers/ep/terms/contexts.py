@@ -173,14 +173,13 @@ class ContextSites:
         )
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Return the counts of types; see the protocol."""
         # Those of all contexts as if alone, less those of workers who have several, plus the counts of these workers.
         blurred = self.types.blurred(prior)
         alone = self.by_context.type_counts(blurred) - self.types.context_counts(blurred)
         return self.types.sharpened(prior, alone) + self.types.counts(prior)
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Posterior over types of workers, on the common levels; see the protocol."""
+        # On the common levels.
         grid = mirrored(self._levels)
         begin, end, _ = rows.indices(self._n)
         masses = np.tile(prior, (max(end - begin, 0), 1))  # of those without votes
@@ -221,7 +220,6 @@ class ContextSites:
         self.by_context.transform(scale=scale, flip=flip, clip=clip, grids=grids)
 
     def copy(self) -> ContextSites:
-        """Return the same sites once more; see the protocol."""
         twin = copy(self)
         twin.by_context = self.by_context.copy()
         twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
@@ -229,43 +227,33 @@ class ContextSites:
         return twin
 
     def refine(self) -> float:
-        """Adaptive grids of workers in contexts; see the protocol."""
         return self.by_context.refine()
 
     def pair_sums(self) -> Vector:
-        """Return sums of shared pairs; see the protocol."""
         return self.by_context.pair_sums()
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        """Return what items receive; see the protocol."""
         return self.by_context.system(shared, pair_effect)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """Differences of pairs; see the protocol."""
         return self.by_context.pair_posteriors(means)
 
     def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        """Variances of pairs; see the protocol."""
         self.by_context.set_pair_variances(variances, shared)
 
     def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
-        """Return a sweep of belief propagation; see the protocol."""
         return self.by_context.propagate(precision, settled, fresh=fresh, last=last)
 
     def suspend(self) -> None:
-        """Give back memory; see the protocol."""
         self.by_context.suspend()
 
     def vote_sites(self) -> VoteSites:
-        """Return the sites of votes, held by workers in contexts; see the protocol."""
         return self.by_context.vote_sites()
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        """Take over sites of votes, held by workers in contexts; see the protocol."""
         self.by_context.set_vote_sites(sites, half)
 
     def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
-        """Return the likelihood of votes given points of workers in contexts; see the protocol."""
         return self.by_context.pair_likelihood(differences, variances, points)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
