@@ -99,7 +99,6 @@ def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: boo
 
 
 def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[Experiment, list[Record]]:
-    """Return what is there of a run, under the options that it was made with."""
     options = made_with(folder, data, fetch)
     chosen = experiment(name, options)
     with Store(folder, chosen).opened() as store:
