@@ -22,11 +22,11 @@ from grid_scenarios import (
     vote_sites,
     worker_priors,
 )
+from reference_engine.links import LIKELIHOODS
 from scenario_results import DOUBLE, EXACT, SETTLED, SINGLE, Named, Results, Slack, operator, point, records
 
 from crowdsift.engines.base import Engine, SlopePrior, required
 from crowdsift.engines.dimensions import Crowd, Part
-from crowdsift.numeric.likelihoods import LIKELIHOODS
 from crowdsift.solvers.em import EMState, alternate
 
 Scenario = Callable[[Engine, int], Results]

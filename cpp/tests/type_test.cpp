@@ -62,7 +62,7 @@ void test_kernels(float width, float m, float shift, int n, bool tied) {
         }
     double alpha = 0.0, second = 0.0, side_alpha = 0.0, side_second = 0.0;
     const auto check = [&](double b, std::size_t w, double cost, double mass) {
-        const double k = 1.0 / std::sqrt(1.0 + 3.14159 / 8.0 * (b * b * 0.3 + 0.2));
+        const double k = 1.0 / std::sqrt(1.0 + crowdsift::kLogisticSmoothing * (b * b * 0.3 + 0.2));
         const double z = b * static_cast<double>(m) + static_cast<double>(shift);
         const Terms want = by_the_book(k * z, k * given * 0.25 * static_cast<double>(w + 1), tied);
         NEAR(cost / n, want.cost, 2e-6);

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_engine import ReferenceEngine
+from reference_engine.links import LIKELIHOODS, probit
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, RequestError, simulate
 from crowdsift.engines import choose_engine
-from crowdsift.numeric.likelihoods import LIKELIHOODS, probit
 from crowdsift.results.ranking import ranks
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from reference_engine.links import logistic, polya_gamma_mean, probit
 from scipy.special import erfcx, expit, log_expit, log_ndtr
 
-from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, logistic, polya_gamma_mean, probit, sigmoid
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
 
 FAR = np.array([-700.0, -100.0, -38.0, -36.001, -36.0, -35.9, -8.0, -1.5, -1e-9])
 POINTS = np.concatenate([FAR, [0.0], -FAR[::-1]])
@@ -59,3 +63,10 @@ def test_smoothing_is_the_mean_over_a_gaussian(variance):
     exact = expit(m[:, None] + np.sqrt(variance) * z) @ mass
     smoothed = sigmoid(m / np.sqrt(1.0 + LOGISTIC_SMOOTHING * variance))
     np.testing.assert_allclose(smoothed, exact, atol=0.02)
+
+
+def test_the_core_smooths_with_the_same_constant():
+    """Python and C++ write the constant once each."""
+    header = Path(__file__).parents[2] / "cpp" / "include" / "crowdsift" / "simd.hpp"
+    pi, divisor = re.search(r"kLogisticSmoothing = ([0-9.]+) / ([0-9.]+);", header.read_text()).groups()
+    assert float(pi) / float(divisor) == LOGISTIC_SMOOTHING

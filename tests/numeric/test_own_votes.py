@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, normal_cdf, sigmoid
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
 
 
@@ -35,7 +35,7 @@ def test_any_cavity_and_sites(effect: float) -> None:
     for j in range(pairs):
         logs = -0.5 * (seen - m[j]) ** 2 / (v[j] + effect)
         for i in np.flatnonzero(pair == j):
-            k = 1.0 / np.sqrt(1.0 + 3.14159 / 8.0 * spread[i, 0])
+            k = 1.0 / np.sqrt(1.0 + LOGISTIC_SMOOTHING * spread[i, 0])
             z = beta[i, 0] * seen + shown[i] * side[i, 0]
             win, loss = sigmoid(k * (z - width[i, 0])), sigmoid(k * (-z - width[i, 0]))
             p = 1.0 - win - loss if tie[i] else win if sign[i] > 0 else loss

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.engines.base import Curvature
 from crowdsift.engines.dense import DenseOperator, laplacian
-from crowdsift.numeric.likelihoods import LIKELIHOODS
+from reference_engine.links import LIKELIHOODS
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector

@@ -8,8 +8,8 @@ import numpy as np
 
 from crowdsift.engines.base import ItemSystem, Profile, ScoreCurvature, SlopePrior, Tally
 from crowdsift.engines.dense import DenseOperator, laplacian
-from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 from reference_engine.likelihood import ReferenceLikelihood
+from reference_engine.links import logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from reference_engine.links import LIKELIHOODS
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.numeric.likelihoods import LIKELIHOODS
 from crowdsift.solvers import elimination
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from reference_engine.links import LIKELIHOODS
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.numeric.likelihoods import LIKELIHOODS
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.em import polya_gamma_em

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_engine import ReferenceEngine
+from reference_engine.links import logistic, polya_gamma_mean
 from strategies import comparisons, vectors
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 from crowdsift.solvers.em import EMState, alternate
 
 

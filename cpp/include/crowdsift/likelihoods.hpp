@@ -1,5 +1,5 @@
 // Log-likelihoods of one comparison with first and second derivatives, in lanes: a loop over votes
-// vectorises. numeric/likelihoods.py states the same in NumPy and is the specification.
+// vectorises. tests/reference_engine/links.py states the same in NumPy and is the specification.
 //
 // Each is a function of the difference of scores d, of the head h, the worker's first parameter
 // (where kHead), and of the lead z = <b, x> of its further parameters b with the nuisance features

@@ -230,7 +230,7 @@ class Curvature(NamedTuple):
 
 
 class Likelihood(Protocol):
-    """Likelihoods of `crowdsift.numeric.likelihoods.LIKELIHOODS`, with p parameters per worker."""
+    """Likelihoods with p parameters per worker; `tests/reference_engine/links.py` specifies them."""
 
     def derivatives(self, likelihood: str, scores: Items, theta: Workers) -> Curvature:
         """Value and derivatives in scores and workers' parameters."""

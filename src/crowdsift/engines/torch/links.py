@@ -1,4 +1,4 @@
-"""The likelihoods of `crowdsift.numeric.likelihoods` on tensors, with their derivatives."""
+"""The likelihoods of `tests/reference_engine/links.py` on tensors, with their derivatives."""
 
 from __future__ import annotations
 
