@@ -269,14 +269,25 @@ def _digest(text: str) -> str:
 
 
 def excused() -> dict[tuple[str, str, str | None], str]:
-    """Mutants that no test can notice, by file, line before and line after, and why.
+    """Return the mutants that no test can notice, by file, line before and line after, with the reason.
 
-    Without a line after, any other number in that line.
+    Without a line after, any other number in that line. An entry that matches nothing ends the program.
     """
-    if not EXCUSED.exists():
-        return {}
-    entries = tomllib.loads(EXCUSED.read_text(encoding="utf-8")).get("mutant", [])
+    entries = tomllib.loads(EXCUSED.read_text(encoding="utf-8"))["mutant"]
+    stale = [f"{each['file']}: {each['before']}" for each in entries if not _occurs(each["before"], each["file"])]
+    if stale:
+        sys.exit(
+            "tools/mutants.toml has lines that are no longer in the source; correct or remove them:\n"
+            + "\n".join(stale)
+        )
     return {(e["file"], e["before"], e.get("after")): e["reason"] for e in entries}
+
+
+def _occurs(before: str, file: str) -> bool:
+    """Return whether a line, or several joined by blanks as `Mutant.change` joins them, is in the file."""
+    path = PACKAGE / file
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return any(" ".join(lines[i : i + n]).strip() == before for n in (1, 2, 3, 4) for i in range(len(lines)))
 
 
 def main() -> None:
@@ -297,7 +308,7 @@ def main() -> None:
 
     os.chdir(ROOT)
     until = time.monotonic() + 60.0 * options.minutes
-    limits, queues, kept = {}, [], Kept(options.keep)
+    known, limits, queues, kept = excused(), {}, [], Kept(options.keep)
     for file in TARGETS:
         if not re.search(options.only, file):
             continue
@@ -310,7 +321,7 @@ def main() -> None:
             limits[file] = 20.0 + 5.0 * seconds
         print(f"{file}: {len(sample)} of {len(every)} mutants", flush=True)
         queues.append(sample)
-    known, found = excused(), []
+    found = []
     for mutant in filter(None, chain.from_iterable(zip_longest(*queues))):  # all files in turn
         line, before, after = mutant.change()
         ended = kept.word(mutant)
