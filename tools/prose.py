@@ -7,8 +7,11 @@ tests/test_prose.py run it. A line of EXCEPTIONS is a piece of text that may sta
 from __future__ import annotations
 
 import ast
+import inspect
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +33,8 @@ DIALECT = {
 EXCEPTIONS = ()
 
 _WORDS = re.compile("|".join(rf"\b(?:{each})\b" for each in DIALECT), re.IGNORECASE)
+# Words and numbers; symbols of formulas do not count.
+_WORD = re.compile(r"(?<!\w)(?:[A-Za-z][a-z][\w'’-]*|[A-Z]{2,}|[aA]|\d[\d.,]*)(?!\w)")
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Zα-ωΑ-Ω`*\[\"'(0-9.−])")
 
 
@@ -57,7 +62,10 @@ def sentences(text: str) -> Iterator[str]:
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"`[^`]*`", lambda found: "_".join(found[0].split()), text)
     text = re.sub(r"\b(e\.g|i\.e|vs|cf|al|etc)\.", r"\1", text)
-    yield from (each for each in _END.split(text) if each.strip())
+    parts = (
+        part for each in _END.split(text) for part in re.split(r"; (?=`[\w, `]+`:? )", each)
+    )  # a list of attributes
+    yield from (each for each in parts if each.strip())
 
 
 def faults(text: str) -> Iterator[str]:
@@ -65,28 +73,63 @@ def faults(text: str) -> Iterator[str]:
     for sentence in sentences(text):
         if any(each in sentence for each in EXCEPTIONS):
             continue
-        length = len(re.findall(r"\w[\w'’.,-]*", sentence))
+        length = len(_WORD.findall(sentence))
         if length > MAX_SENTENCE_WORDS:
             yield f"{length} words in a sentence: {sentence[:90]}..."
         for found in _WORDS.finditer(re.sub(r"`[^`]*`", "", sentence)):
             yield f"'{found[0]}': {sentence[:110]}"
 
 
+def paragraphs(docstring: str) -> Iterator[str]:
+    """Yield the paragraphs, list items and descriptions of parameters of a docstring or comment, without examples."""
+    block: list[str] = []
+    depth, example = 0, False
+    for line in [*inspect.cleandoc(docstring).split("\n"), ""]:
+        row, indent = line.strip(), len(line) - len(line.lstrip())
+        new = not row or re.match(r"[-*] ", row) or indent < depth or indent >= depth + 4
+        if new and block:
+            yield " ".join(block)
+            block = []
+        example = bool(row) and (example or row.startswith(">>>"))
+        if re.fullmatch(r"-+", row):
+            block = []
+        elif row and not example:
+            block.append(row.removeprefix("- "))
+            depth = indent + 2 if re.match(r"[-*] ", row) else indent
+
+
 def python_texts(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of docstrings and of messages: other strings of five words or more."""
+    """Yield (line, text) of docstrings, comments and messages; these are other strings of five words or more."""
     tree = ast.parse(source)
     inner = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    inner |= {node.body[0].value for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
             text = node.value
         else:
-            continue
-        if len(text.split()) >= 5 and not re.match(r"\s*(SELECT|WITH|<|[.#]?[\w-]+ *\{)", text):
-            for paragraph in re.split(r"\n\s*\n|\n *(?=-+\n)", text):
-                if ">>>" not in paragraph and "{" not in paragraph:
-                    yield node.lineno, " ".join(paragraph.split())
+            text = ""
+        if len(text.split()) >= 5 and not re.match(r"\s*(SELECT|WITH|CREATE|COPY|<|[.#]?[\w-]+ *\{)", text):
+            yield from ((node.lineno, " ".join(each.split())) for each in re.split(r"\n\s*\n", text) if "{" not in each)
+        if isinstance(node, documented) and (docstring := ast.get_docstring(node)):
+            yield from ((node.body[0].lineno, each) for each in paragraphs(docstring))
+    yield from comments(source)
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of comments; those on consecutive lines are one text."""
+    block: list[str] = []
+    start = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"# ?(noqa|type:|fmt:|pragma|!)", token.string):
+            if token.start[0] != last + 1 or token.line[: token.start[1]].strip():
+                yield from ((start, each) for each in paragraphs("\n".join(block)))
+                block, start = [], token.start[0]
+            block.append(token.string.removeprefix("#"))
+            last = 0 if token.line[: token.start[1]].strip() else token.start[0]
+    yield from ((start, each) for each in paragraphs("\n".join(block)))
 
 
 def check(path: Path) -> Iterator[str]:
@@ -103,8 +146,7 @@ def check(path: Path) -> Iterator[str]:
 
 def checked() -> list[Path]:
     """Return the pages and source files that must pass."""
-    root = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")]
-    return [*root, *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "research")]
+    return [path for folder in ("*.md", "docs/**/*.md", "src/**/*.py") for path in sorted(ROOT.glob(folder))]
 
 
 def main() -> None:
