@@ -45,9 +45,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
     sides
         Whether the first item was shown on the left.
     unknown
-        What becomes of items and workers that were not among the votes of `fit`: with "prior" an item has the prior's
-        score and a worker is one drawn from the crowd, so that whole workers can be left out in cross-validation;
-        "error" refuses them by name.
+        How to predict for items and workers without votes in `fit`. With "prior" an item has the prior's score and a
+        worker is drawn from the crowd, so whole workers can be left out in cross-validation. "error" refuses them by
+        name.
     threads
         How many threads; all cores by default.
 

@@ -188,7 +188,7 @@ def test_robustness_of_trusted_votes_is_refused(fitted, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["crowdsift", *given])
     with pytest.raises(SystemExit):
         cli.main()
-    assert "leave --robustness or --trusted away" in " ".join(capsys.readouterr().err.split())
+    assert "omit --robustness or --trusted" in " ".join(capsys.readouterr().err.split())
 
 
 def test_gold_is_not_counted_and_one_number_settles_first_place():

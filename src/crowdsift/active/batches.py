@@ -78,7 +78,7 @@ class ThompsonSampler:
         self._on_trial = -1
 
     def draw(self) -> int | None:
-        """Return the place of the next worker; None where nobody is left."""
+        """Return the place of the next worker; None if none is left."""
         current = self._on_trial
         if current >= 0 and self.left[current] > 0 and self._votes[current] < _TRIAL:
             return current
@@ -123,7 +123,7 @@ class BatchSelection:
         self._by_worker: dict[int, Vector] = {}
 
     def choose(self, wanted: int, sampler: ThompsonSampler | None) -> list[Question]:
-        """Return the best questions; fewer where nobody may be asked any more."""
+        """Return the best questions; fewer if no worker has capacity left."""
         chosen: list[Question] = []
         while len(chosen) < wanted:
             if sampler is None:

@@ -424,7 +424,7 @@ def _difference_sd(
 
 
 def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
-    """Variances of scores from the information of their own votes, the others held fixed."""
+    """Return each score's variance from the item's own votes, with the other scores held fixed."""
     # For methods that give no intervals in large components.
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
     p = sigmoid(slope * (score[first] - score[second]))

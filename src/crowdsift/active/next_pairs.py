@@ -72,7 +72,7 @@ def next_pairs(
 
 
 def _by_context(asked: Table, by: Any) -> Table:
-    """Return the questions with contexts in columns of their own, as tables of items have them."""
+    """Return the questions with a column for each context, as in tables of items."""
     if not by:
         return asked
     *contexts, first = map(as_column, context_parts(asked["first"], by))
@@ -92,7 +92,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     Parameters
     ----------
     votes
-        Whatever `crowdsift.fit` takes, or a `Fit`.
+        Anything that `crowdsift.fit` takes, or a `Fit`.
     pairs
         How many; no pair comes twice.
     threads

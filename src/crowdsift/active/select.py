@@ -34,27 +34,27 @@ _MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all can
 
 
 class Selector:
-    """Chooses comparisons by what they are expected to tell about the order of the items.
+    """Choose the comparisons that are expected to say most about the order of the items.
 
-    Starts from a fit of the votes and keeps its posterior: scores are jointly Gaussian (with their covariances up to
-    about a thousand items, with variances only beyond), every worker has a distribution of reliability. `add` moves
-    that posterior by new votes at the cost of one rank-one update each; a new fit is made only when new votes are a
-    share `refit` of all.
+    A selector starts from a fit and keeps its posterior. Scores are jointly Gaussian, with covariances up to about a
+    thousand items and with variances only beyond that. Every worker has a distribution of reliability. `add` updates
+    this posterior by one rank-one step for each new vote. A new fit is made only when new votes exceed a share `refit`
+    of all.
 
     Parameters
     ----------
     votes
-        Whatever `crowdsift.fit` takes, or a `Fit`, whose posterior is taken without fitting; None to start without
-        votes, with `items` given.
+        Anything that `crowdsift.fit` takes, or a `Fit`, whose posterior is used without another fit. None starts
+        without votes; `items` is then needed.
     items, workers
         Labels that may have no votes yet.
     islands
-        "connect" asks first what joins groups of items without a comparison between them; "keep" asks only within
-        groups, for groups that are not to be compared.
+        "connect" first asks pairs that join groups of items without a comparison between them. "keep" asks only within
+        groups; use it for groups that need not be compared.
     goal
-        What is to be found: "first", "top-3" (or another number) or "ranking"; pairs are valued for that.
+        What to find: "first", "top-3" (or another number) or "ranking". Pairs are chosen for this goal.
     refit
-        Fit anew when new votes exceed this share of the votes in the last fit; 0 never does.
+        Fit again when new votes exceed this share of the votes in the last fit; 0 never fits again.
     model
         The model to fit; `Sift` by default, and `bt` for votes without workers.
     columns
@@ -509,7 +509,7 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
         belief = Independent(mean, posterior.sd**2, component.copy())
     loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
     population, types = _reliabilities(found, loads > 0)
-    if not population.any():  # nobody saw anything: only somebody new can tell more
+    if not population.any():  # no worker saw a difference: only a new one can add something
         population = _newcomer()
     dimensions = None if posterior.dimensions is None else posterior.dimensions.with_strangers()
     return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions)

@@ -1,6 +1,6 @@
 """When a study may stop: evidence that stays valid although one looks after every vote.
 
-For two items with a difference d of scores, d ~ N(0, s₀²) before the votes and N(m, s²) after them, the evidence that
+Two items have a difference d of scores, with d ~ N(0, s₀²) before the votes and N(m, s²) after them. The evidence that
 the first is better is the ratio of the densities at d = 0 before and after, times 2 Φ(m/s): the Bayes factor of d > 0
 against d = 0. While d ≤ 0 is true its expectation is at most 1 whenever one looks (it is a supermartingale), so that it
 ever exceeds 1/α with a probability of at most α (Ville's inequality). A statement about several pairs shares α among

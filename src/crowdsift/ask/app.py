@@ -1,7 +1,7 @@
 """The web application: pages for judges and for the study's owner, and what they send.
 
 Everyone has a token, sent as a header and never as a cookie, so that no other site can use it. All answers come from
-memory or from the study file; fits run in a process of their own.
+memory or from the study file; fits run in a separate process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which question a judge gets next, and signed questions that need no table of their own.
+"""Which question a judge gets next, and signed questions that need no separate table.
 
 The background process ranks the pairs of items by value for the goal. Here the best of them that this judge may see is
 taken; gold and pairs that other judges have answered come at stated rates.

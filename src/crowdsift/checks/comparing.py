@@ -102,7 +102,7 @@ class Comparison:
 def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     """Compare the scores of two fits of the same items, such as two sessions or two panels.
 
-    Each fit has a unit of its own: scores are centred, per component of each fit, and divided by their true standard
+    Each fit has its own unit: scores are centred, per component of each fit, and divided by their true standard
     deviation. Posterior means are first stretched by 1/R to undo the prior. Errors of the two fits count as
     independent, so their votes should not overlap.
 

@@ -2,23 +2,23 @@
 
 Given scores and reliabilities the votes of two workers on the same pair of items are independent. With e = (y -
 p)/√(p(1-p)), the residual of a vote in units of its deviation, products e·e' of two votes on the same pair have the
-mean 0 and the variance 1. Where a vote is a copy of the other with probability c, the derivative of the log-likelihood
-in c at 0 is such a product, both being equally sure: their sum is the locally most powerful statistic, and answers that
-nobody expected count most. Its chance is found by a saddle point, since sums of few products are not normal. More than
-this, and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from one source.
-Votes of one worker on the same pair are compared in the same way: a judge that gives the same answer to the same
-question each time adds nothing by being asked again.
+mean 0 and the variance 1. If one vote copies the other with probability c and both are equally sure, the derivative of
+the log-likelihood in c at 0 is such a product. Their sum is therefore the locally most powerful statistic, and
+unexpected answers count most. Its chance is found by a saddle point, since sums of few products are not normal. More
+than this, and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from one
+source. Votes of one worker on the same pair are compared in the same way: a judge that gives the same answer to the
+same question each time adds nothing by being asked again.
 
-A cell holds the votes of one worker on one pair of items. Everybody may judge a pair of items otherwise than its scores
-imply: then all who voted on it are alike, and nobody has copied. So every pair of items has an effect u ~ N(0, s²) on
-the logit, s² from all votes, which is estimated for two workers from the votes of the others.
+A cell holds the votes of one worker on one pair of items. All workers may judge a pair otherwise than its scores imply;
+then all who voted on it agree without copying. So every pair of items has an effect u ~ N(0, s²) on the logit, s² from
+all votes, which is estimated for two workers from the votes of the others.
 
 Where two workers take answers from one source, a pair of items has an opinion o of which each of their votes is a copy
 with probability a, and else their own. Against independent workers the log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) -
-log(P(k) P'(l)) of k and l votes for the first item is the most powerful statistic there is, for that a; disagreement
-counts against it, and agreement on what nobody expected counts most. Under independence a worker may hold to an opinion
-of its own: with probability ρ all its votes on a pair are one. It is careful or not, as likely the one as the other:
-without slips two workers agree on what is clear more often, with them on what nobody expects.
+log(P(k) P'(l)) of k and l votes for the first item is the most powerful statistic for that a. Disagreement counts
+against copying, and agreement on unexpected answers counts most. An independent worker may be consistent: with
+probability ρ all its votes on a pair are the same. It is careful or not, as likely the one as the other: without slips
+two workers agree more often on clear pairs, with slips they agree more often on unexpected answers.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _BATCH = 200_000  # outcomes whose chances are found together
 _HASH = 1_000_003  # a prime
 _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
-_MANY = 20  # pairs of workers whose spread can be told
+_MANY = 20  # pairs of workers from which a spread can be estimated
 _LEAST = 0.1  # of answers: a mean product is about the share that is copied, and a taste is less
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
 _NORMAL_MAD = 0.6745  # of a normal distribution
 _IDENTICAL = 0.9  # of the pairs of items that two workers share, for their answers to be identical
 _STRICTER = 10  # times smaller a chance for identical answers than for those that are alike
 _CHANCE = 0.005  # that some pair is named by chance; that some group is; that some worker is
-_NEAR, _LOOKS = 2.0, 6  # below its bound a group is looked at again, so many of them
+_NEAR, _LOOKS = 2.0, 6  # groups below the bound that are examined again
 _LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of a group looked at
 
 
@@ -70,8 +70,8 @@ class Copying(NamedTuple):
     """Workers who copy each other or repeat themselves.
 
     `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z, the surest first; only
-    those too alike to be chance; `repeats`: workers who voted on the same items again: repeated (pairs of their own
-    votes), agreement, expected, z, the surest first; only those too alike to be chance; `groups`: workers who are
+    those too alike to be chance; `repeats`: workers who voted on the same items again: repeated (pairs of votes by the
+    same worker), agreement, expected, z, the surest first; only those too alike to be chance; `groups`: workers who are
     linked by such pairs, and groups who are too alike as a whole.
     """
 
@@ -146,8 +146,8 @@ def _repeated(cells: Cells, rho: Vector) -> Vector:
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
     """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores."""
-    # A worker has an opinion of its own of every pair of items. The mean product of its residuals, in [0, 1]; that of
-    # the median worker counts as 20 more pairs of votes.
+    # Every worker has an opinion of every pair of items, independent of other workers. The mean product of its
+    # residuals, in [0, 1]; that of the median worker counts as 20 more pairs of votes.
     product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))
     voted = size > 0.0
     usual = float(np.median(product[voted] / size[voted])) if voted.any() else 0.0
@@ -304,9 +304,9 @@ def _tested(
     pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector, known: tuple[float, float] | None = None
 ) -> _Tested:
     """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd."""
-    # What all pairs of workers have in common beyond the scores, such as pairs of items that are easier than these say,
-    # is taken away: the median of their mean products, where it is above 0, and a spread of their sums beyond that of
-    # chance, where they are enough to know it (or as `known`).
+    # All pairs of workers can agree beyond the scores, for example on items that are easier than their scores say. This
+    # common part is subtracted: the median of the mean products if it is above 0, and the spread of sums beyond chance
+    # if there are enough pairs to estimate it (or as `known`).
     key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
     above = pairs.product - pairs.mean
@@ -554,8 +554,8 @@ class Effects:
     With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance s²/(1 + s²I), one step
     of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
 
-    `repeated`: what the votes of a cell count as one of, for workers who hold to an opinion of their own. `variance`:
-    s².
+    `repeated`: the number of equal votes of a cell that count as one, for workers who repeat their own answers.
+    `variance`: s².
     """
 
     def __init__(self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None) -> None:
@@ -590,7 +590,7 @@ class Effects:
 class Outcomes(NamedTuple):
     """Of every cell and 0 to n votes for the first item: chances and log chances given o.
 
-    `alone` are those of a worker who copies nobody, `first` and `second` of one whose source prefers the first item, or
+    `alone` are those of a worker who does not copy, `first` and `second` of one whose source prefers the first item, or
     the second; 0 beyond the n votes of a cell. `seen` is how many votes for the first item there are.
     """
 
@@ -696,11 +696,11 @@ def _outer(one: Vector, two: Vector) -> Vector:
 
 def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
     """Return the z of identical answers of two workers."""
-    # The chance of identical answers is bounded from above, whatever effects pairs of items have: in a cell with one
-    # answer only, by an answer that agrees as if its residual had a correlation of `_EXPLAINED` with the other; in a
-    # cell with both answers, by the effect that makes this count most likely. So no other worker is needed to explain
-    # the pair of items. `cells`, `one`, `two`: the votes, and the cells of the two workers, row by row of one pair of
-    # items.
+    # The chance of identical answers is bounded from above for any effects of pairs of items. In a cell with one answer
+    # only, the bound is that of an answer that agrees as if its residual had a correlation of `_EXPLAINED` with the
+    # other. In a cell with both answers, it is that of the effect that makes this count most likely. So no other worker
+    # is needed to explain the pair of items. `cells`, `one`, `two`: the votes, and the cells of the two workers, row by
+    # row of one pair of items.
     n, k = cells.votes[one], cells.wins[one]
     same = (n == cells.votes[two]) & (k == cells.wins[two])
     answer = np.minimum(*(np.where(k > 0.0, p[at], 1.0 - p[at]) for at in (one, two)))

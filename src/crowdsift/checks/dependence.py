@@ -1,8 +1,7 @@
 """Votes that depend on each other, by prompt, task or session, and drift of reliability in time.
 
 Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the objective and s_g the sum of the
-gradients of the votes of group g the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹, whatever the dependence within
-groups is.
+gradients of the votes of group g, the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹ for any dependence within groups.
 """
 
 from __future__ import annotations

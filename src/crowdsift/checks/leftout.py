@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crowdsift.models import Estimate, Model
     from crowdsift.votes.comparisons import Comparisons
 
-PARTS = 5  # one part in so many is left out
+PARTS = 5  # one part in this number is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
 _FEWEST = 50  # left-out votes
 _CHUNK = 20_000

@@ -167,7 +167,7 @@ class _Search:
 
     @property
     def one_worker(self) -> bool:
-        """Whether nobody can be left out."""
+        """Return whether no worker can be left out."""
         return self.votes.has_workers and self.votes.n_workers == 1
 
     def nothing(self, note: str) -> Robustness:
@@ -330,7 +330,7 @@ class VotePath:
         self.guess = int(turned[0]) + 1 if len(turned) else self.length + 1
 
     def taken(self, number: int) -> Vector:
-        """Return the weight that the first so many removals take from every row."""
+        """Return the weight that the first `number` removals take from every row."""
         cells = np.bincount(self._units[:number], self._amounts[:number], self._cells)
         return _taken_by_row(cells.astype(np.float64), self._weight, self._place)
 
@@ -431,8 +431,8 @@ def _path(
 ) -> tuple[NDArray[np.int64], Vector, Vector]:
     """Return the cells to take votes from, how much each time, and the difference after that."""
     # A removal takes one vote, or a millionth of all votes where they are more, so that the cost does not grow with
-    # weights. Scores and influences are computed anew after every removal, or after every eighth of what seems to be
-    # lacking. The path goes on beyond the turn, since other methods than bt may follow more slowly.
+    # weights. Scores and influences are computed again after every removal, or after every eighth of the removals that
+    # still seem to be needed. The path goes on beyond the turn, since other methods than bt may follow more slowly.
     unit = float(np.ceil(max(held.sum() / _MAX_REMOVALS, 1.0)))
     above, below = pair
     left, at = held.copy(), scores

@@ -58,10 +58,10 @@ class FitStatistics:
     from two halves of the workers, stepped up to all of them; None where it was not asked for; `agreement`:
     Krippendorff's alpha of votes on the same pair, with its interval; None where no pair has two votes; `triads`:
     intransitive triads, and how many the model expects; `workers`, `items`: infit and outfit mean squares with their
-    limits, the standard score of the infit, and whether it is too large to be chance for any of them: of workers
-    against one of typical reliability (in several dimensions against their own weights), of items given how reliable
-    each of their workers is. Nothing misfits where a diagnostic says that the votes hold no information;
-    `scale_separation`: scale separation reliability as comparative judgement publishes it; see `scale_separation`.
+    limits, the standard score of the infit, and whether it is too large to be chance. Workers are compared with one of
+    typical reliability (in several dimensions with their own weights), items with what the reliabilities of their
+    workers imply. Nothing misfits where a diagnostic says that the votes hold no information; `scale_separation`: scale
+    separation reliability as comparative judgement publishes it; see `scale_separation`.
     """
 
     separation: Separation | None
@@ -135,10 +135,10 @@ _MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
 
 def scale_separation(votes: Comparisons) -> float | None:
     """Return the scale separation reliability of comparative judgement; None without a spread."""
-    # Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an item with M votes
-    # and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is infinite. se² is 1 over the item's
-    # own information: the other scores count as known. So has it `btm` of the R package sirt. Workers count alike, a
-    # tie is half a win, and components are centred apart.
+    # Published figures are 1 - mean(se²)/var(score), by the model of Bradley and Terry. An item with M votes and w wins
+    # counts as ε + (M - 2ε)/M·w wins with ε = 0.3, so no score is infinite. se² is 1 over the item's own information:
+    # the other scores count as known. So has it `btm` of the R package sirt. Workers count alike, a tie is half a win,
+    # and components are centred apart.
     pooled, n = votes.pooled(), votes.n_items
     one, two = pooled.first.astype(np.int64), pooled.second.astype(np.int64)
     weight = pooled.weight.astype(np.float64)

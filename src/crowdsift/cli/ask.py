@@ -50,7 +50,7 @@ Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes any that
 Address = Annotated[
     str | None, typer.Option(help="What links begin with, if judges reach this machine by another name.")
 ]
-NewLinks = Annotated[bool, typer.Option("--new-links", help="Make all links anew; old ones stop working.")]
+NewLinks = Annotated[bool, typer.Option("--new-links", help="Make new links for all judges; old ones stop working.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the study's page.")]
 Demo = Annotated[bool, typer.Option("--demo", help="A study to try out, with items that are there already.")]
 

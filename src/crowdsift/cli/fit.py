@@ -172,7 +172,7 @@ class _Steps:
                 yield progress
             raise_if_seen()
         except Exception as error:
-            raise_if_seen()  # a library may have turned the signal into an error of its own
+            raise_if_seen()  # a library may have turned the signal into another error
             if os.environ.get("CROWDSIFT_DEBUG"):
                 raise
             known = isinstance(error, CrowdsiftError | OSError | MemoryError)
@@ -208,7 +208,7 @@ def _named_model(
     if pooling is not None:
         crowdsift.model("sift", pooling=pooling)
         if not by:
-            raise RequestError("--pooling is for contexts; name their column with --by, or leave --pooling away")
+            raise RequestError("--pooling is for contexts; name their column with --by, or omit --pooling")
     return model
 
 

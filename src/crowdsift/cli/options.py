@@ -254,9 +254,9 @@ Covariates = Annotated[
     str | None,
     typer.Option(
         "--covariates",
-        help="What may sway a vote beside quality, as chars,own: a column in favour of the first "
-        "item (numbers, or yes and no), or one for each item (left_chars, right_chars); "
-        "org=judge_org or org=VALUE: whose column org is equal to that. For sift and factor-bt.",
+        help="Columns that may influence a vote besides quality, as chars,own. Each is a column in favour of the "
+        "first item (numbers, or yes and no), or one column for each item (left_chars, right_chars). org=judge_org "
+        "or org=VALUE compares the column org of each item with that. For sift and factor-bt.",
     ),
 ]
 OldFeatures = Annotated[str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")]
@@ -401,7 +401,7 @@ HideKey = Annotated[
     typer.Option(
         "--hide-key",
         help="File of a secret key for the pseudonyms (made with: openssl rand -hex 32), without "
-        "which nobody can find out who is who from a list of labels. Implies --hide-workers.",
+        "it no one can match pseudonyms to a list of labels. Implies --hide-workers.",
     ),
 ]
 TimeColumn = Annotated[
@@ -493,7 +493,7 @@ def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[s
     if robustness:
         raise RequestError(
             "--robustness does not know the influence of votes on the scores of a "
-            "trusted panel; leave --robustness or --trusted away"
+            "trusted panel; omit --robustness or --trusted"
         )
     pairs = [each.partition("=") for each in given]
     columns = {column for column, _, _ in pairs}

@@ -28,7 +28,7 @@ def say(message: str) -> None:
     text = plain_text(message)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 4]} ..."
-    with suppress(OSError, ValueError):  # nobody listens: that is no reason to stop
+    with suppress(OSError, ValueError):  # no process reads the output; that is no reason to stop
         encoding = sys.stderr.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
 

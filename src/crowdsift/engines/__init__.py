@@ -46,9 +46,9 @@ _NEEDED_BY_PAIRS = 160
 ENGINES = {"cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded", "torch": "crowdsift.engines.torch"}
 # Engines made of shards of others that live elsewhere; they have options, and are closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
-# By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of one thread of the
-# compiled core, of the fastest method that needs it; seconds a vote of a GPU; and seconds until that has begun, for
-# PyTorch, the device and kernels compiled earlier.
+# Measured times by the capability that a method needs (docs/speed.md, docs/gpu.md), for the fastest method that needs
+# it. `_CORE` and `_GPU` are seconds a vote of one thread of the compiled core and of a GPU. `_START` is seconds until
+# the GPU has started: PyTorch, the device, and kernels compiled earlier.
 _CORE = {"slopes": 1.0e-7, "em": 1.3e-6, "likelihood": 1.0e-5, "grid": 2.2e-6}
 _GPU = {"slopes": 6.0e-9, "em": 3.0e-8, "likelihood": 2.0e-6, "grid": 2.2e-8}
 _START = {"slopes": 5.2, "em": 6.0, "likelihood": 5.2, "grid": 6.3}

@@ -1,8 +1,7 @@
 """Engines hold the votes and offer passes over them; solvers hold the iterate.
 
 A solver does not know where the arithmetic runs, an engine does not know any model. Arrays over votes never leave an
-engine. What a pass leaves behind is returned as an object with passes of its own, never as hidden state that the next
-call must find.
+engine. A pass that leaves state behind returns it as an object with further passes; there is no hidden state.
 
 Throughout d = scores[first] - scores[second] and p = σ(slope·d); an outcome y with weight n counts as n·y wins and n·(1
 - y) losses.
@@ -33,8 +32,8 @@ class Facts:
     """What is known of the votes of an engine without a pass.
 
     `component` is, of every item, the number of its connected component; the last `n_gold` workers are gold, of known
-    reliability; `ties` says whether one half is an outcome of its own; `sides_known` whether `first` is where an item
-    was shown; `loads` are the numbers of votes of every worker, weights counted.
+    reliability; `ties` says whether one half is a separate outcome; `sides_known` whether `first` is where an item was
+    shown; `loads` are the numbers of votes of every worker, weights counted.
     """
 
     n_items: int
@@ -246,7 +245,7 @@ class Likelihood(Protocol):
         bounds: tuple[float, float],
         tolerance: float = 1e-9,
     ) -> Workers:
-        """Every worker's parameters at the maximum of its own penalised likelihood.
+        """Return every worker's parameters at the maximum of the worker's penalised likelihood.
 
         Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these scores, from `theta`,
         until no entry of its gradient is above the tolerance.

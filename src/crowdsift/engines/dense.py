@@ -157,10 +157,10 @@ NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
 
 def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
     """Levels that resolve a worker's likelihood of types, or None where the common ones do."""
-    # A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior is the same for
-    # all) is narrower than `NARROW` cells of the common grid, and keeps them unless they become twice as coarse. They
-    # are evenly spaced over mean ± `SPAN` sd, within the common grid; since a likelihood in one cell shows no width,
-    # never over less than 1.5 cells to each side: refinement goes in steps. Levels whose ends would move little stay.
+    # A worker gets an adaptive grid if the likelihood of |β| (not the posterior: a narrow prior is the same for all) is
+    # narrower than `NARROW` cells of the common grid, and keeps them unless they become twice as coarse. They are
+    # evenly spaced over mean ± `SPAN` sd, within the common grid; since a likelihood in one cell shows no width, never
+    # over less than 1.5 cells to each side: refinement goes in steps. Levels whose ends would move little stay.
     levels = common if own is None else own
     half = len(levels)
     size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)

@@ -48,8 +48,8 @@ class FusedSites(Protocol):
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
         """As `solvers.ep.items.loopy_bp`, over the pairs of the last `system`.
 
-        At most so many sweeps, until no message moves by more than `tolerance` times the diagonal; from no messages if
-        `fresh`, else from those of the call before.
+        Sweep until no message moves by more than `tolerance` times the diagonal, at most `sweeps` times. Start from no
+        messages if `fresh`, otherwise from those of the last call.
         """
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
@@ -85,7 +85,7 @@ class SummedSites(Protocol):
     """`GridSites` that sum up posteriors worker by worker: no array of workers by types is made."""
 
     def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
-        """Marginals of `posteriors`, with so many types of every worker."""
+        """Marginals of `posteriors`, with a number of types for every worker."""
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
         """As `solvers.ep.summaries.quantiles`."""

@@ -5,14 +5,14 @@ positive levels; its tie width is one of D widths. Where sides are used it also 
 are side-only types, which do not depend on the items. A prior over types has D·(2H + 1) + P entries: for every width
 the reliabilities in rising order, then the side-only types.
 
-With d = score of the winner less that of the loser, x = +1 if the winner stood first, else -1, and z = βd + xγ
-(side-only types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one for the loser σ(-z - δ), a tie the
+Let d be the score of the winner less that of the loser, x = +1 if the winner stood first, else -1, and z = βd + xγ
+(side-only types: z = xγ_t). A vote for the winner has the probability σ(z - δ), one for the loser σ(-z - δ), a tie the
 rest (Rao and Kupper 1967). For a tie "winner" is the first item. Without ties δ is 0.
 
 Every vote has a Gaussian site exp(-τd²/2 + νd) on d (precision τ, precision-mean ν) and, where sides are used, one on
 γ; sites and what is needed to form cavities live in the engine. A vote of weight n stands for n equal votes with equal
 sites, so n·τ, n·ν and n·log Z count and a cavity removes one of them. Where ties are no outcome, a y strictly between 0
-and 1 is a win of weight n·y and a loss of weight n·(1 - y), each with a site of its own.
+and 1 is a win of weight n·y and a loss of weight n·(1 - y), each with a separate site.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SidePrior(NamedTuple):
 
 
 class WorkerPriors(NamedTuple):
-    """A prior of its own for every worker but gold: over types, and of the side bias."""
+    """A separate prior for every worker but gold: over types, and of the side bias."""
 
     masses: Workers  # workers x types
     side_mean: Workers
@@ -244,7 +244,7 @@ class TypeSites(Protocol):
 
     @changes
     def refine(self) -> Total:
-        """Give workers whose likelihood is narrower than the grid a grid of their own.
+        """Give an adaptive grid to workers whose likelihood is narrower than the common grid.
 
         Returns how many workers' grids moved.
         """
@@ -264,9 +264,9 @@ class RunSites(TypeSites, Protocol):
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
         """Return the items' system from the current sites and the `pair_sums` of all shards.
 
-        Adds to every pair's difference a u ~ N(0, s) of its own, s being `pair_effect`: with a = Σ n·τ, H = Σ ±n·ν of a
-        pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian gets a/D, rhs the signed H/D; from now on
-        cavities start from E = (E_r + s·H)/D and V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the
+        Every pair's difference also has an effect u ~ N(0, s), where s is `pair_effect`. With a = Σ n·τ, H = Σ ±n·ν of
+        a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian gets a/D and rhs the signed H/D. Later
+        cavities start from E = (E_r + s·H)/D and V = V_r/D² + s/D, where E_r and V_r are those of the scores alone. The
         evidence gains Σ ½(s·H²/D - log D).
         """
 
@@ -354,7 +354,7 @@ class Grid(Protocol):
 
     @first_shard
     def factoriser(self, low: Vector, high: Vector, n_items: int, most: float) -> Factoriser | None:
-        """Exact variances under L + I for the weights of these pairs, whatever they will be.
+        """Return a factorisation that gives exact variances under L + I for any weights of these pairs.
 
         None where that takes more than `most` multiplications. A pair may be there more than once.
         """

@@ -2,8 +2,8 @@
 
 Every pass has one form: it takes arrays over items (whole), arrays over workers (a row each) and plain numbers; what is
 per vote stays inside; it returns sums over items, rows of workers and numbers to be added. Each argument and each
-result names its kind once, in its annotation, and an engine made of shards, each with some of the workers, then knows
-how to share arguments out and how to put results together, without knowing any pass by name.
+result names its kind once, in its annotation. An engine made of shards, each with some of the workers, then knows how
+to distribute arguments and how to join results for any pass.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def first_shard(method: Any) -> Any:
 
 
 def changes(method: _Method) -> _Method:
-    """Mark a pass that changes what it is called on: it is repeated where a shard is made anew."""
+    """Mark a pass that changes its object. It is repeated when a lost shard is made again."""
     vars(method)["changes"] = True
     return method
 

@@ -1,8 +1,8 @@
 """Votes larger than memory: shards in files, passed one after the other.
 
 The votes are mapped from files; what passes keep of votes is, too (`crowdsift/spill.hpp`). While a shard is passed the
-next one is read ahead; afterwards its pages leave the process. So a fit holds item vectors, workers' parameters and
-about one shard, whatever the method.
+next one is read ahead; afterwards its pages leave the process. So a fit by any method holds item vectors, workers'
+parameters and about one shard.
 """
 
 from __future__ import annotations

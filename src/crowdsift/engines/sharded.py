@@ -238,7 +238,7 @@ class ShardedEngine:
 def sharded_engine(
     comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int
 ) -> ShardedEngine:
-    """Return the votes in so many shards (fewer where there are fewer workers), in this process."""
+    """Return the votes in this number of shards (fewer if there are fewer workers), in this process."""
     bounds = worker_ranges(comparisons.offsets, shards)
     ranges = list(pairwise(bounds))
     parts = [of_workers(comparisons, begin, end) for begin, end in ranges]
@@ -260,7 +260,7 @@ class Form:
     """What an argument or result is made of.
 
     A `kind`, or parts of a record (a named tuple, or a tuple where `record` is `tuple`), or a `protocol`: something
-    that lives with the votes and has passes of its own.
+    that lives with the votes and has further passes.
     """
 
     kind: Kind = Kind.SAME

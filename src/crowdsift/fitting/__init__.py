@@ -102,7 +102,7 @@ def fit(
     Parameters
     ----------
     votes
-        A file, a data frame, arrays or `Comparisons`: whatever `crowdsift.read` takes.
+        A file, a data frame, arrays or `Comparisons`: anything that `crowdsift.read` takes.
     method
         The name of a method, or a model with other hyper-parameters than the defaults. By default sift, or bt where
         votes have no worker; a warning of the fit then says so.

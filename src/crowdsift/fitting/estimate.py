@@ -189,7 +189,7 @@ def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | No
     if start is None:
         return model.estimate_votes(engine, votes, progress)
     if votes.features is not None and model.takes_covariates:
-        raise RequestError("a fit with covariates cannot start from an earlier one; leave --start (start=) away")
+        raise RequestError("a fit with covariates cannot start from an earlier one; omit --start (start=)")
     ranked = votes.choices is not None and model.rankings == "likelihood"
     if votes.item_features is not None or ranked:  # features and rankings start afresh
         return model.estimate_votes(engine, votes, progress)

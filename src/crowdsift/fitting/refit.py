@@ -212,7 +212,7 @@ class Rescored(NamedTuple):
 class Nearby:
     """Score votes that differ little from those of a fit, for searches, without tables.
 
-    The first fit decides anew what evidence decides; the next ones start there and keep it. `whole`, which decides
+    The first fit repeats all decisions by evidence; the next ones start there and keep them. `whole`, which decides
     everything for its votes, verifies the result of a search.
     """
 

@@ -114,7 +114,7 @@ def votes_for_fit(
 
 
 def gathered(votes: Comparisons, engine: Any, most: int) -> Comparisons:
-    """Votes that other machines have read, here as well where they are at most so many."""
+    """Return votes that other machines have read; copy them here if they are few enough."""
     if votes.elsewhere is None or len(votes) > most:
         return votes
     found: Comparisons = engine.gathered(votes)
@@ -171,11 +171,11 @@ def refuse_unused(
         if known and requested[option] and chosen.name not in methods:
             raise RequestError(
                 f"{chosen.name} does not use {option} (--{option}), which would be "
-                "ignored; leave the option away, or use the method "
+                "ignored; omit the option, or use the method "
                 f"{' or '.join(methods)}"
             )
     if tune and not chosen.tuned:
-        raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away")
+        raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; omit --tune")
 
 
 def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
@@ -199,11 +199,11 @@ def with_trusted(
     column, values = trusted_values(trusted)
     if column and not isinstance(model, Sift):
         raise RequestError(
-            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or leave the option away"
+            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or omit the option"
         )
     if column and votes.by:
         raise RequestError(
-            "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; leave one of the two away"
+            "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; omit one of the two"
         )
     if not column or rows is None or rows.group is None:
         return votes, rows
@@ -228,15 +228,13 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
     if pooling is None:
         return model
     if not votes.by:
-        raise RequestError(
-            "pooling (--pooling) is for contexts; name their column with --by (by=), or leave --pooling away"
-        )
+        raise RequestError("pooling (--pooling) is for contexts; name their column with --by (by=), or omit --pooling")
     if isinstance(model, Sift):
         return replace(model, pooling=pooling)
     if pooling != "none":
         raise RequestError(
             f"{model.name} fits every context alone, so pooling={pooling!r} (--pooling) would be "
-            "ignored; leave it away, or use the method sift"
+            "ignored; omit it, or use the method sift"
         )
     return model
 

@@ -53,7 +53,7 @@ def opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
 
 def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
     """Return the gold of an earlier fit."""
-    # A fit that had gold and does not keep it is refused unless `gold` is given anew.
+    # A fit that had gold and does not keep it is refused unless `gold` is given again.
     if earlier.gold is None and earlier.summary.get("gold_pairs") is not None and gold is None:
         raise RequestError(
             f"{earlier.folder or 'the earlier fit'}: it was fitted with gold, which is not kept "
@@ -131,7 +131,7 @@ def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedS
 
 
 def _inverse(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Who is found at each of the places; -1 where nobody is."""
+    """Return the index that points to each place; -1 if none does."""
     found = np.full(count, -1)
     found[place[place >= 0]] = np.flatnonzero(place >= 0)
     return found

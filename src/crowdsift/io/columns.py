@@ -248,7 +248,7 @@ def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) ->
             names = [f"{x.format.name} ({', '.join(x.there)})" for x in (found, other)]
             raise InputError(
                 f"the columns of two formats, {' and '.join(names)}: choose one with --format "
-                f"{found.format.name} (format=), or write each to a file of its own",
+                f"{found.format.name} (format=), or write each to a separate file",
                 source=table.source,
             )
 
@@ -389,7 +389,7 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
             f"--by {','.join(names)}: the items of the format {plan.format.name} "
             f"are replies, whose contexts are the prompts ({plan.context!r}); with "
             "--format plain and --columns winner=..., loser=... items are texts, "
-            "whatever was asked"
+            "for any question"
         )
     return by
 
@@ -521,9 +521,8 @@ def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Ite
 
 def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
     """Return the covariate of every vote, in favour of the first item."""
-    # Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of the counts plus 1,
-    # of any other numbers, and of yes and no, the difference; so it is where they are compared with a value or another
-    # column.
+    # Two columns of positive numbers give the log ratio; counts with zeros give the log ratio of the counts plus 1.
+    # Other numbers, answers of yes and no, and comparisons with a value or a column give the difference.
     if covariate.compares:
         equal = _equal(table, covariate)
         return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])

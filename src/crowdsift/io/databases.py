@@ -1,9 +1,9 @@
 """Votes in a database: one query of PostgreSQL, SQLite or DuckDB, as a stream of Arrow batches.
 
-The rows go into a Parquet file of a private folder and are read from there as any other file is; so what is said of bad
-rows, conditions and memory holds for them, too. A query is one statement, in a transaction that only reads: one
-snapshot, whatever others write meanwhile. Passwords come from where the database's own library looks for them
-(PGPASSWORD, ~/.pgpass, a service file). One inside the address is used, and never shown or stored.
+The rows go into a Parquet file of a private folder and are read from there, so options for bad rows, conditions and
+memory work as for any file. A query is one statement, in a transaction that only reads: it sees one snapshot even if
+others write meanwhile. Passwords come from where the database's own library looks for them (PGPASSWORD, ~/.pgpass, a
+service file). One inside the address is used, and never shown or stored.
 """
 
 from __future__ import annotations

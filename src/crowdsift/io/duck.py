@@ -1,9 +1,9 @@
 """Files of votes through DuckDB: CSV, TSV, JSON, JSONL and Parquet, gzip, globs, stdin.
 
-Every column is read as it stands in the file (text stays text) into one temporary table of DuckDB, which spills to the
-disk where memory is short; labels become codes there, so that no Python object is made for a row. Text in Parquet,
-which can be read twice at little cost, becomes codes on the way into the table, a tenth of its size. `self._place` is
-the row number: the position in that table, or a column of it where the joins that encode keep no order.
+Every column is read unchanged (text stays text) into one temporary table of DuckDB, which spills to the disk if memory
+is short. Labels become codes there, so no Python object is made for a row. Text in Parquet, which can be read twice at
+little cost, becomes codes on the way into the table, a tenth of its size. `self._place` is the row number: the position
+in that table, or a column of it where the joins that encode keep no order.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ class FileSource(Source):
                 if (forms[0] or forms[1]) and not forms[0] & forms[1]:
                     one, two = (min(form, default="another") for form in forms)
                     shown += (
-                        f". The files are of two formats ({one} and {two}); fit the files "
-                        "of each format apart, in folders of their own"
+                        f". The files are of two formats ({one} and {two}); put the files "
+                        "of each format into a separate folder and fit it alone"
                     )
                 raise InputError(
                     f"no column {name!r}, which {first.source} has; the columns here are {shown}", source=part.source

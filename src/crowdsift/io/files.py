@@ -42,10 +42,10 @@ _held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary file beside `path` that takes its place if the block succeeds."""
-    # Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one is removed; what a
-    # killed run left behind is removed by the next one that writes the same file. Content is on the disk before the
-    # name is. A symbolic link is followed, permissions are kept, and into what is no regular file (a device, a pipe)
-    # the content is written.
+    # If an error or Ctrl-C interrupts the block, the old file stays and the temporary one is removed. Temporary files
+    # of a killed run are removed by the next run that writes the same file. Content is on the disk before the name is.
+    # A symbolic link is followed, permissions are kept, and into what is no regular file (a device, a pipe) the content
+    # is written.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         with temporary_folder() as folder:
@@ -55,7 +55,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         return
     try:
         begin = f".{target.name[:_MAX_NAME]}."
-        for name in os.listdir(target.parent):  # DuckDB writes a file of its own, tmp_..., first
+        for name in os.listdir(target.parent):  # DuckDB first writes its own file, tmp_...
             if name.removeprefix("tmp_").startswith(begin) and name.endswith(_MARK):
                 _remove_unheld(target.parent / name)
         with _draft(target.parent, begin) as temporary:

@@ -238,7 +238,7 @@ def source_of(source: Any) -> Source:
         raise RequestError(
             f"votes cannot be read from an object of type {type(source).__name__}; "
             "give a path, '-', a pandas, polars or pyarrow frame, a data set of "
-            "Hugging Face, a DuckDB relation, whatever gives an Arrow stream, or a "
+            "Hugging Face, a DuckDB relation, any object with an Arrow stream, or a "
             "dict of arrays"
         )
     return FrameSource(frame)

@@ -94,19 +94,22 @@ def read(
 ) -> Comparisons:
     """Read votes, one row per vote, from a file, a data frame or arrays.
 
-    The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the winner is ``left``,
-    ``right``, ``tie`` (in any case) or the item's own label; or ``first, second, outcome, worker`` with an outcome in
-    [0, 1] for the first over the second; each with an optional ``weight``. Where columns of several layouts are
-    present, sides go before outcomes and these before winner and loser. Other columns are ignored. Names match exactly,
-    else without regard to case; blanks around them do not count.
+    There are three layouts, each with an optional column ``weight``:
+
+    - ``winner, loser, worker``;
+    - ``left, right, winner, worker``, where the winner is ``left``, ``right``, ``tie`` or the item's label;
+    - ``first, second, outcome, worker`` with an outcome in [0, 1] for the first over the second.
+
+    If a table has columns of several layouts, sides go before outcomes, and outcomes before winner and loser. Other
+    columns are ignored. Names match exactly, otherwise without regard to case and to blanks around them.
 
     Parameters
     ----------
     source
-        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, a folder of such files, or a pattern such as
-        ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a pandas, polars or pyarrow frame; a
-        DuckDB relation; a dict of columns; arrays ``(winner, loser, worker)``; or `Comparisons`, which are returned as
-        they are.
+        A path to CSV, TSV, JSON, JSONL or Parquet, also gzipped; a folder of such files; a pattern such as
+        ``"votes-*.csv"``; or ``"-"`` for standard input. With `query`, a database. In Python also a pandas, polars or
+        pyarrow frame, a DuckDB relation, a dict of columns, arrays ``(winner, loser, worker)``, or `Comparisons`, which
+        are returned unchanged.
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
@@ -359,7 +362,7 @@ class CodedVotes:
         )
 
     def _grades(self) -> Grades | None:
-        """Return the decided votes with their grades, in an order of their own; None without."""
+        """Return the decided votes with their grades, in the canonical order of grades; None without."""
         if self.grade is None or self.outcome is None or self.features is not None:
             return None
         worker = np.zeros(len(self.first), np.uint32) if self.worker is None else self.worker

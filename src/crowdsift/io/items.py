@@ -407,9 +407,9 @@ class ItemsTable(NamedTuple):
 def with_item_features(votes: Comparisons, items: Any = None, text: Any = None, missing: str = "error") -> Comparisons:
     """Return the votes with features of their items."""
     # `items`: a file or frame with the column item and columns of numbers, or one of lists (embeddings);
-    # "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be a matrix; or several of these
-    # in a list; `missing`: what to do about items without features: "error", "mean" (they count as average) or "drop"
-    # (votes on them are left out).
+    # "FILE:COLUMN,..." for some columns only; a mapping of columns, of which one may be a matrix; or a list of these;
+    # `missing`: what to do about items without features: "error", "mean" (they count as average) or "drop" (votes on
+    # them are left out).
     if missing not in MISSING_CHOICES:
         choices = ", ".join(MISSING_CHOICES)
         raise RequestError(f"item_features_missing is one of {choices}, not {missing!r}")

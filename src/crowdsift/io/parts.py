@@ -183,7 +183,7 @@ def selected(
         outer.append(f"{_cut(ours)} AS r{place}")
     if condition:
         inner += condition_scan(part)
-        # The condition may end in a comment, so the bracket stands on a line of its own.
+        # The condition may end in a comment, so the bracket stands on a separate line.
         outer.append(f"coalesce(({condition}\n)::BOOLEAN, false) AS kept")
     for place, name in enumerate(late):
         inner.append(f"{quoted(name)} IS NOT NULL AS {quoted(_OURS.format(f'l{place}'))}")

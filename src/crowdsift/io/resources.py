@@ -21,7 +21,7 @@ SMALL = 16e6  # bytes that no machine lacks
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that this process may still take; None where nobody knows."""
+    """Return the bytes of memory that this process may still take; None if unknown."""
     # The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system says.
     requested = os.environ.get("CROWDSIFT_MEMORY")
     if requested is not None:

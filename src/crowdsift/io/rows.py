@@ -1,9 +1,8 @@
 """Choose the rows that become votes, and say what became of the others.
 
-Rows that are left out, empty, bad or duplicates are counted. Rows that seem to be uploaded twice are found: a row is
-suspicious if it equals an earlier one in columns that otherwise tell all rows apart; if far more rows are equal than
-pairs of items repeat by chance, while hardly any worker answers a pair differently the second time; or if a block of
-rows comes again in the same order.
+Rows that are left out, empty, bad or duplicates are counted. Rows that may have been uploaded twice are found in three
+ways. A row equals an earlier one in columns that otherwise identify rows. Far more rows are equal than by chance, while
+hardly any worker answers a pair differently the second time. A block of rows comes again in the same order.
 """
 
 from __future__ import annotations

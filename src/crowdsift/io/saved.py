@@ -1,6 +1,6 @@
 """A folder of files that belong together: one record names them all, and takes effect last.
 
-The record, a JSON object, holds the size and the SHA-256 of every file, and the SHA-256 of its own content. To write,
+The record, a JSON object, holds the size and the SHA-256 of every file, and a SHA-256 of the record itself. To write,
 new content is first laid down under hidden names; then the record is replaced, which is one rename; then the content
 takes its visible names. A reader looks for content that fits the record under either name. So a run that is killed at
 any moment leaves the old files or the new ones, whole, and never some of each.
@@ -76,7 +76,7 @@ class RecordedFolder:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the record is still the one that was read: nobody has saved here since."""
+        """Return whether the record is still the one that was read, so no other process has saved here since."""
         try:
             return self._path.read_bytes() == self._text
         except OSError:

@@ -30,7 +30,7 @@ def demonstrate(out: Path, seed: int = 0) -> None:
     result.report(out / "report.html", title="A simulated crowd with spammers")
     print(
         "A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at "
-        "random,\n10 who answer the opposite. Nobody tells crowdsift who is who.\n"
+        "random,\n10 who answer the opposite. crowdsift does not know who is who.\n"
     )
     console.show_fit(result)
     verdict = result.worker_table["verdict"].astype(str)

@@ -57,7 +57,7 @@ def evaluate(
     Parameters
     ----------
     votes
-        Whatever `crowdsift.read` takes.
+        Anything that `crowdsift.read` takes.
     truth
         A file or frame with the columns item and score, or a mapping from items to scores. Without one votes are left
         out and predicted; see `crowdsift.lab.evaluation.cross_validate`.

@@ -151,8 +151,8 @@ def simulate(
         (there it is gamma). In bt, rank-centrality and barp all workers are alike, and it cannot be given.
     model
         One of `MODELS`. In factor-bt every worker has a side bias in favour of the left, normal with mean 0 and
-        deviation 1; in barp every item is of class 0 or 1 at random and every worker has a bias for class 1, normal
-        with mean 0 (any other mean could not be told apart from the scores) and deviation 0.5.
+        deviation 1. In barp every item is of class 0 or 1 at random, and every worker has a bias for class 1, normal
+        with mean 0 and deviation 0.5. (Votes cannot separate any other mean from the scores.)
     reliabilities
         The reliability of every worker, instead of drawing it.
     loads
@@ -247,7 +247,7 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int) -> NDArray[np.int64]:
     """Draw numbers of comparisons proportional to the loads."""
-    # Every worker gets the whole part of the share due, which leaves nobody out when loads grow; what remains goes to
+    # Every worker gets the whole part of the share due, so every worker has votes when loads grow. The rest goes to
     # workers drawn by their fractional parts.
     given = np.asarray(loads)
     if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():

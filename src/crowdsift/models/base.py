@@ -205,7 +205,7 @@ class Estimate:
     covariates: CovariateEstimate | None = None  # where votes came with some
     dimensions: DimensionEstimate | None = None  # where there are more than one
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
-    common: Estimate | None = None  # of items whatever their context, where contexts are pooled
+    common: Estimate | None = None  # of items in all contexts together, if contexts are pooled
     panels: PanelEstimate | None = None  # where a panel of judges is trusted
 
     def __post_init__(self) -> None:
@@ -339,7 +339,7 @@ class Model(ABC):
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Score nearly the same votes for a search; return where to continue, None to fit anew."""
+        """Score nearly the same votes for a search; return where to continue, None to fit again."""
         # What evidence decides is decided again only if `decide`.
         return None
 

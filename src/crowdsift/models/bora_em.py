@@ -45,7 +45,7 @@ class BoraEM(BoltzmannModel):
     tolerance
         Stop when the mean log-likelihood moves by at most this.
     most_iterations
-        Stop unconverged after so many.
+        The largest number of iterations; a fit that needs more ends unconverged.
     accelerate
         Anderson acceleration: the same fixed point in a fraction of the iterations.
 

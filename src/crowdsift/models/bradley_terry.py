@@ -36,7 +36,7 @@ class BradleyTerry(Model):
     tolerance
         Stop when the gradient would move no score by more than this.
     most_iterations
-        Stop unconverged after so many Newton steps.
+        The largest number of Newton steps; a fit that needs more ends unconverged.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class CovariateEstimate:
     nothing: tuple[str, ...] = ()
 
     def of(self, count: int) -> CovariateEstimate:
-        """Without the rows after so many workers, which are gold's."""
+        """Return the estimate without the rows after the first `count`, which are gold's."""
         rows = ("mean", "sd", "points", "covariance")
         return replace(self, **{name: getattr(self, name)[:count] for name in rows})
 

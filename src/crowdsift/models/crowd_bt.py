@@ -1,4 +1,4 @@
-"""CrowdBT: every worker votes truthfully with a probability of its own."""
+"""CrowdBT: every worker votes truthfully with an own probability."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class DimensionEstimate:
         return int(self.positions.shape[1])
 
     def of(self, count: int) -> DimensionEstimate:
-        """Return the estimate without the rows after so many workers, which are gold's."""
+        """Return the estimate without the rows after the first `count`, which are gold's."""
         return self.by_worker(slice(count))
 
     def by_worker(self, rows: slice | NDArray[np.intp]) -> DimensionEstimate:

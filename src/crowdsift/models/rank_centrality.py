@@ -35,7 +35,7 @@ class RankCentrality(Model):
     tolerance
         Stop when no entry of π moves by more than this share of itself.
     most_iterations
-        Stop unconverged after so many.
+        The largest number of iterations; a fit that needs more ends unconverged.
 
     Examples
     --------

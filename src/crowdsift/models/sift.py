@@ -77,9 +77,9 @@ class Sift(Model):
     grid_points
         Points of the grid of reliabilities, an odd number.
     refine
-        Give workers whose posterior is narrower than a cell of the grid levels of their own.
+        Give an adaptive grid to workers whose posterior is narrower than a cell of the common grid.
     ties
-        Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is half a win and half a
+        Whether a tie is a separate outcome, with a tie width for every worker; otherwise it is half a win and half a
         loss. Soft outcomes are always shares of a win and a loss.
     sides
         Whether workers may have a side bias, if sides are known, the votes hint at one, and the evidence rises by more
@@ -93,15 +93,15 @@ class Sift(Model):
     dimensions
         The number of dimensions, or "auto": one, unless more have more evidence and predict left-out votes better.
     pooling
-        Where votes have a context column and contexts share items: "auto" lets the score of an item differ from context
-        to context by as much as the votes imply, "none" fits every context alone, "complete" takes all contexts to be
-        one.
+        For votes with a context column whose contexts share items. "auto" lets the score of an item differ between
+        contexts by as much as the votes imply; "none" fits every context alone; "complete" ignores contexts.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
-        Stop unconverged after so many; trying contexts or a pair effect may take as many again.
+        The largest number of iterations; a fit that needs more ends unconverged. Trying contexts or a pair effect may
+        take as many again.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class Sift(Model):
         if votes.panels is not None:
             for name in (name for name, is_asked in asked.items() if is_asked):
                 raise RequestError(
-                    f"sift takes trusted votes (--trusted) or {name}, not both at once yet; leave one of the two away"
+                    f"sift takes trusted votes (--trusted) or {name}, not both at once yet; omit one of the two"
                 )
             if votes.n_items > MAX_PANEL_ITEMS:
                 raise RequestError(

@@ -114,7 +114,7 @@ def run_estimate(
 
 
 def _pairs(run: Propagation, size: float) -> PairPosteriors | None:
-    """Posteriors of pairs where these have an effect of their own."""
+    """Return the posteriors of pairs for which an effect was learned."""
     if not run.pair_effect:
         return None
     found = run.pair_sites.pair_posteriors(run.means)
@@ -320,7 +320,7 @@ def _log_likelihood(estimate: Estimate, engine: Engine, scores: Vector) -> float
 def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
     """Refuse votes whose joint Gaussian of scores and coefficients would not fit in memory."""
     if votes.on_disk:
-        raise RequestError("covariates need the votes in memory; leave --memory away")
+        raise RequestError("covariates need the votes in memory; omit --memory")
     width = 0 if votes.features is None else votes.features.shape[1] + 1
     numbers = votes.n_workers * votes.n_items * width
     if engine.facts.n_items > MAX_COVARIATE_ITEMS or numbers > MAX_COVARIATE_NUMBERS:

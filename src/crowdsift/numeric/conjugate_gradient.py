@@ -36,7 +36,7 @@ def conjugate_gradient(
     # the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over diag, what directions lack along which A
     # is much less than its diagonal.
     x, residual = np.zeros_like(rhs), rhs.copy()
-    # Vectors are long: none is made anew.
+    # Vectors are long, so buffers are reused.
     scaled, scratch, shifted = np.empty_like(rhs), np.empty_like(rhs), np.empty_like(rhs)
 
     def precondition() -> float:

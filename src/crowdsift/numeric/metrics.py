@@ -215,10 +215,9 @@ class _Layout:
 
 def _rising_pairs(ranks: NDArray[np.int64]) -> int:
     """Count the places i < j of a permutation with ``ranks[i] < ranks[j]``."""
-    # Two ranks differ first in one bit. So for every bit from the highest, with the ranks that agree in all higher bits
-    # side by side in their order: count how often a rank with the bit unset stands before one with the bit set, and
-    # move the former before the latter. Filled up to a power of two every block is full; a filler rises from all that
-    # is before it.
+    # Two ranks differ first in one bit. For every bit from the highest: among ranks that agree in all higher bits,
+    # count how often a rank with the bit unset stands before one with the bit set. Then move the former before the
+    # latter. Filled up to a power of two every block is full; a filler rises from all that is before it.
     size = 1 << max(len(ranks) - 1, 0).bit_length()
     fillers = np.arange(len(ranks), size)
     count = -int(fillers.sum())

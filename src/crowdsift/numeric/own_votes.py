@@ -50,7 +50,7 @@ class OwnVotes(NamedTuple):
     weight: Values
 
     def of_pairs(self, begin: int, end: int) -> OwnVotes:
-        """Return the votes of a range of pairs, each with points of its own."""
+        """Return the votes of a range of pairs, each with separate points."""
         last = int(self.starts[end]) if end < len(self.starts) else len(self.sign)
         rows = slice(int(self.starts[begin]), last)
         votes: list[Any] = [part[rows] for part in self[1:7]]

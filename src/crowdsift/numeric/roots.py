@@ -38,11 +38,11 @@ class Bracket(NamedTuple):
 
 def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: float) -> float:
     """Return a zero of a continuous function in the bracket, to within the tolerance."""
-    # The method of Oliveira and Takahashi (2020, "ITP"): the secant point, moved a little towards the middle so that
-    # both ends of the bracket close in, and kept so near to the middle that the bracket is never wider than bisection's
-    # would be one step earlier. It needs about as many evaluations as the secant method on smooth functions, and never
-    # more than bisection and one. Only the width of the bracket ends the search, so that no single step, however short,
-    # can end it early. The result is the secant point of the last bracket.
+    # The method of Oliveira and Takahashi (2020, "ITP") takes the secant point and moves it a little towards the
+    # middle, so that both ends of the bracket close in. It stays so near to the middle that the bracket is never wider
+    # than that of bisection one step earlier. It needs about as many evaluations as the secant method on smooth
+    # functions, and never more than bisection and one. Only the width of the bracket ends the search, so that no single
+    # step, however short, can end it early. The result is the secant point of the last bracket.
     rising = _direction(bracket)
     half = 0.5 * max(tolerance, _resolution(bracket))
     width = bracket.high - bracket.low

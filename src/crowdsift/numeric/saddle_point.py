@@ -1,8 +1,8 @@
 """How unlikely a sum of independent discrete variables is: by a saddle point, for few of them too.
 
-With K(t) the cumulant generating function of the sum, t where K'(t) = x, w = √(2(tx - K(t))) and u = t√K''(t), the
-chance of at least x is that of a normal variable of at least r* = w + log(u/w)/w (Barndorff-Nielsen 1986), with a
-relative error far below that of the normal approximation in the tail.
+Let K(t) be the cumulant generating function of the sum, t the solution of K'(t) = x, w = √(2(tx - K(t))) and u =
+t√K''(t). The chance of at least x is that of a normal variable of at least r* = w + log(u/w)/w (Barndorff-Nielsen
+1986), with a relative error far below that of the normal approximation in the tail.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def thread_notes(threads: int | None) -> list[str]:
 
 @contextmanager
 def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
-    """At most so many threads in NumPy's linear algebra meanwhile, never more than before."""
+    """Limit NumPy's linear algebra to this number of threads inside the block, never to more than before."""
     # Idle threads of BLAS spin for a while after every long product and take the cores of our own: a fit allows one,
     # and `dense` of them inside `dense_algebra`. The setting is that of the whole process; calls may overlap in several
     # threads, and the last to leave puts back what was.

@@ -12,7 +12,7 @@ from crowdsift.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# One colour and marker a method in all figures; the colours are told apart by the colour-blind.
+# Each method has one colour and marker in all figures; colour-blind readers can distinguish them.
 _STYLES = {
     "sift": ("#000000", "o"),
     "bora-em": ("#d55e00", "s"),
@@ -60,7 +60,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels in rows of so many, under one name."""
+    """Panels in rows of `columns`, under one name."""
 
     name: str
     panels: Sequence[Panel]

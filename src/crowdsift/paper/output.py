@@ -31,7 +31,7 @@ def write(folder: Path, experiment: Experiment, records: list[Record]) -> list[s
 
 
 def content(experiment: Experiment, records: list[Record], page: Page) -> Files:
-    """Tables and figures by file name; seconds, which no run repeats, in a file of their own."""
+    """Tables and figures by file name; seconds, which differ between runs, in a separate file."""
     name = experiment.name
     files: Files = {
         f"{name}.csv": comma_separated([_flat(r, r["figures"]) for r in records]),

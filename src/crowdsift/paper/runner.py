@@ -135,7 +135,7 @@ otherwise every method runs at its defaults, and all see the same votes.
 
 
 def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> None:
-    """Run what the store has not, in so many processes."""
+    """Run the experiments that the store lacks, in this number of processes."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

@@ -105,7 +105,7 @@ class Store:
             result = "; ".join(
                 f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now" for name in different
             )
-            anyway = "" if anew else ", or start it anew with --redo all"
+            anyway = "" if anew else ", or start again with --redo all"
             raise RequestError(
                 f"{self.folder} holds results that cannot be mixed with these: "
                 f"{result}. Give another folder with --out, use the same version "

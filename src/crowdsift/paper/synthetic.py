@@ -40,25 +40,21 @@ _SCORE_VARIANCE = 3.0  # of scores that are uniform on [-3, 3], as simulations d
 _ORACLE_STEPS = 50
 _NEAR = 2.0  # standard errors
 _COMPARED = (
-    "In brackets the published figure and ours minus it; ‡ marks more than two standard "
-    "errors of that difference, ours and theirs taken together. As in the paper the "
-    "figures of methods that model workers are up to the sign of all scores, those of "
-    "bt, rank-centrality and barp as returned; the largest figure of a row (for β in "
-    "[-1,1] up to sign for all) is bold. The oracle is told the true β of every worker "
-    "and the variance of the scores: the limit for all. The means of accuracy compare "
-    "like this over all settings:\n"
+    "In brackets the published figure and ours minus it; ‡ marks more than two standard errors of that difference, "
+    "ours and theirs taken together. As in the paper, figures of methods that model workers are up to the sign of all"
+    " scores; those of bt, rank-centrality and barp are as returned. The largest figure of a row (for β in [-1,1] up "
+    "to sign for all) is bold. The oracle knows the true β of every worker and the variance of the scores, so it is "
+    "the limit for all. The means of accuracy over all settings:\n"
 )
 _WHY = (
-    "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
-    "estimated from ten seeds), and settings are not independent: with the same seed all "
-    "points of a sweep over workers or comparisons have the same true scores, in both ranges "
-    "of β, so that one draw shows in several rows. Where β is in [-1,1] and votes are few, "
-    "bora-em ends in one of two kinds of optimum, a good one or one with an accuracy near ½ "
-    "and a smaller likelihood; the mean then counts in how many seeds it fell into which, and "
-    "has no use for a normal error. In the same place bt, rank-centrality and barp have an "
-    "arbitrary sign. The published figures of the other likelihood methods are an early stop "
-    "of Adam without a penalty; ours are the optimum with a penalty of .01, which differs "
-    "most where votes are few.\n"
+    "By chance alone about 6 % of differences are beyond two standard errors, since both are estimated from ten "
+    "seeds. Settings are not independent: with the same seed all points of a sweep over workers or comparisons have "
+    "the same true scores, in both ranges of β, so one draw shows in several rows. With β in [-1,1] and few votes, "
+    "bora-em ends in one of two kinds of optimum: a good one, or one with an accuracy near ½ and a smaller "
+    "likelihood. The mean then depends on how many seeds end in which, and a normal error does not describe it. In "
+    "the same settings bt, rank-centrality and barp have an arbitrary sign. The published figures of the other "
+    "likelihood methods are an early stop of Adam without a penalty; ours are the optimum with a penalty of .01, "
+    "which differs most if votes are few.\n"
 )
 
 #: What is held and what varies, as in the paper: items, workers, comparisons of every point.

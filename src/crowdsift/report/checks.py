@@ -34,7 +34,7 @@ ALWAYS_ONE_SIDE, DECIDED = 0.9, 20
 QUICK = 1 / 3  # of the usual time of an answer
 CALIBRATION = (0.02, 0.05)
 COIN = 0.693147
-BADGES = ("", "clearly first", "may be first", "probably first")  # what is said beside an item
+BADGES = ("", "clearly first", "may be first", "probably first")  # shown beside an item
 CLEAR, OPEN, PROBABLE = 1, 2, 3
 _NAMED_FIRST = 5  # items that share first place, by name
 SEPARATION = (0.8, 0.5)  # reliability of the scale: good from, bad below
@@ -226,11 +226,11 @@ def _first_place(facts: Facts) -> Check | None:
 
 
 def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
-    """Return what is said of first place, for every item: a place in `BADGES`."""
-    # Within a component, the leader is clearly first if nothing shown beside it leaves that open: its interval of ranks
-    # is 1 to 1, no other item's holds 1, the interval of its lead over every other item is above 0, and no other item
-    # shares first place in the statement about all items at once. Otherwise every item whose interval of ranks holds 1
-    # may be first; a leader that is the only one of them is probably first.
+    """Return the badge of every item for first place, as an index into `BADGES`."""
+    # Within a component, the leader is clearly first if all figures beside it agree. Its interval of ranks is 1 to 1
+    # and no other item's contains 1. The interval of its lead over every other item is above 0. No other item shares
+    # first place in the statement about all items at once. Otherwise every item whose interval of ranks holds 1 may be
+    # first; a leader that is the only one of them is probably first.
     table, badges = fit.item_table, np.zeros(joint.height, np.int64)
     may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
     for component in np.unique(table["component"]):
@@ -375,7 +375,7 @@ def _copies(facts: Facts) -> Check | None:
     title = "Copied and repeated answers"
     if not found.groups and not found.repeats.height:
         return Check(
-            "copies", title, "good", "No two workers answer too much alike, and nobody only repeats an earlier answer."
+            "copies", title, "good", "No two workers answer too much alike, and no worker only repeats earlier answers."
         )
     parts = [f"{_listed(group)} answer alike" for group in found.groups[:2]]
     if len(found.groups) > 2:
@@ -398,7 +398,7 @@ def _drift(facts: Facts) -> Check | None:
     if not found:
         return None
     if not found["workers"]:
-        return Check("drift", "Change over time", "good", "Nobody's reliability changes with time.")
+        return Check("drift", "Change over time", "good", "No worker's reliability changes with time.")
     return Check(
         "drift",
         "Change over time",
@@ -612,7 +612,7 @@ def _work_times(facts: Facts) -> Check | None:
     flagged = quick & facts.population.flagged if facts.population.judged else np.zeros_like(quick)
     finding = f"Half of the workers take {usual:.3g} seconds or more for an answer; "
     finding += (
-        "nobody takes less than a third of that."
+        "no worker takes less than a third of that."
         if not quick.any()
         else f"{count(int(quick.sum()))} of {count(int(known.sum()))} take less than a third of "
         f"that, {count(int(flagged.sum()))} of them flagged by their votes."

@@ -250,7 +250,7 @@ def joint_of(fit: Fit) -> Table | None:
 class Population:
     """The workers of a fit, in the order of its table.
 
-    `verdict`: a word each; empty where the method judges nobody; `flagged`: whose votes are to be doubted; `votes`:
+    `verdict`: a word each; empty if the method judges no workers; `flagged`: whose votes are to be doubted; `votes`:
     votes each, weights counted; `influence`: each worker's share of what moved the scores: votes times squared
     reliability; `left_share`, `decided`: share of the left item among decided votes, NaN where sides are unknown; their
     number; `reasons`: why each has its verdict; `level`: the reliability of a worker who clicks at random; `density`:

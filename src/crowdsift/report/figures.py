@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MANY_DOTS = 5_000  # beyond which a cloud is drawn on a coarser grid
 WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
-_ALL_TIPS = 400  # workers up to which each has a circle of its own, with a tip
+_ALL_TIPS = 400  # workers up to which each has a separate circle, with a tip
 _SLOPES = 15  # items in the picture of two rankings
 _BAND = 400  # points of a band
 _LEVELS_APART = 0.081  # of the height, from which on the names of two levels have room
@@ -77,10 +77,11 @@ class Axis(NamedTuple):
 class Mark(NamedTuple):
     """One layer of a chart, in units of its axes.
 
-    `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots, cloud (dots
-    too many for tips), rays (lines from the origin), or names (the tips as labels, as many as there is room for, the
-    first of them first); `x`, `y`: its points; `kind`: what it shows, which decides its colours; a class of the page's
-    style; `name`, `tips`: the name of the layer, and a text for every dot; `size`: the radius of dots, in pixels.
+    `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots, cloud (too
+    many dots for tips), rays (lines from the origin), or names (the tips as labels). If there is no room for all names,
+    the first ones are drawn; `x`, `y`: its points; `kind`: what it shows, which decides its colours; a class of the
+    page's style; `name`, `tips`: the name of the layer, and a text for every dot; `size`: the radius of dots, in
+    pixels.
     """
 
     shape: Literal["area", "line", "level", "box", "dots", "cloud", "rays", "names"]

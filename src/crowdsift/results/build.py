@@ -355,7 +355,7 @@ def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vecto
                 evidence = np.column_stack([np.full(count, -np.inf), evidence[:, 1:]])
             adversarial, random, reliable = class_shares(evidence[:, :3]).T * (1.0 - sided)
     alone = fitted.known is None and found is None and not (table["lower"] > level).any()
-    if _nothing_known(fitted) or alone:  # nobody to measure by
+    if _nothing_known(fitted) or alone:  # there is no worker to compare with
         return columns
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
     useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful

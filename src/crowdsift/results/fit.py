@@ -85,11 +85,11 @@ class Fit:
     Attributes
     ----------
     items, workers
-        The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper, comparisons, component, se
-        (the standard error: half an interval by the normal quantile of its level), before them the context where there
-        is one, after them a flag (only won, only lost) where any item has one; and worker, reliability, lower, upper,
-        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are 90 % unless `level` says
-        otherwise. Data frames of the kind that the votes came in, otherwise a `Table`.
+        The tables of the result. `items` has item, score, lower, upper, rank, rank_lower, rank_upper, comparisons,
+        component and se (the standard error: half an interval by the normal quantile of its level). A context comes
+        first if there is one, and a flag (only won, only lost) last if any item has one. `workers` has worker,
+        reliability, lower, upper, side_bias, side_lower, side_upper, comparisons, agreement and verdict. Intervals are
+        90 % unless `level` says otherwise. Data frames of the kind that the votes came in, otherwise a `Table`.
     overall
         The items over all contexts, in the columns of `items`; None without contexts, and where most items are in one
         of them only.
@@ -285,9 +285,9 @@ class Fit:
             is truly better, ask `better`. Where workers are hidden, labels are hidden alike; with a key only pseudonyms
             are known.
         unknown
-            "error" refuses items and workers without votes, by name; with "prior" such an item has the prior's score,
-            0, as has the mean of every component, so that components are compared, too; such a worker is one drawn from
-            the crowd.
+            "error" refuses items and workers without votes, by name. With "prior" such an item has the prior's score,
+            0, and so has the mean of every component, so components can be compared; such a worker is drawn from the
+            crowd.
 
         Notes
         -----
@@ -312,9 +312,9 @@ class Fit:
     def predict_outcomes(self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error") -> Any:
         """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
-        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`. A method for which a
-        tie is an outcome of its own gives its own probabilities. For the others, where it counts as half a win, the tie
-        has the rate of the worker (`tie_rate` in the workers' table), and the rest is shared as `predict` says.
+        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`. A method with ties as
+        a separate outcome gives its own probabilities. For the others, where it counts as half a win, the tie has the
+        rate of the worker (`tie_rate` in the workers' table), and the rest is shared as `predict` says.
 
         Examples
         --------
@@ -547,10 +547,11 @@ class Fit:
     def joint(self, level: float | None = None, top: int = 3) -> Any:
         """Make statements about all items at once, at one level for all of them together.
 
-        One row per item, the best first within its component: lower and upper, simultaneous intervals, which hold for
-        all items together; p_best and p_top_3, the probabilities of being the best and among the best three;
-        shares_first, whether no other item is clearly better (the best item is among these at the level); above_next,
-        whether it is clearly better than the next (all these statements hold together at the level).
+        One row per item, the best first within its component. Columns `lower` and `upper` are simultaneous intervals,
+        which hold for all items together. Columns `p_best` and `p_top_3` are the probabilities of being the best and
+        among the best three. Column `shares_first` says whether no other item is clearly better; the best item is among
+        these at the level. Column `above_next` says whether the item is clearly better than the next; all these
+        statements hold together at the level.
 
         Parameters
         ----------
@@ -623,7 +624,7 @@ class Fit:
         """Find the fewest votes, and workers, whose removal changes the leader.
 
         Found by influence and verified by fitting the votes that are left, from where this fit ended where the method
-        can; every number is an upper bound: at most so many.
+        can; every number is an upper bound: at most that many.
 
         Parameters
         ----------
@@ -675,7 +676,7 @@ class Fit:
         """Workers who answer too much alike to be independent, and those who repeat themselves.
 
         Agreement on the same pairs of items is compared with what scores and reliabilities explain, and with what all
-        workers show beyond that; 99 % sure that nobody is named by chance.
+        workers show beyond that. With 99 % no worker is named by chance.
 
         Examples
         --------
@@ -730,10 +731,10 @@ class Fit:
         )
 
     def score(self, items: Any) -> Any:
-        """Scores of items by their features alone, also of such that nobody compared.
+        """Return the scores of items by their features alone; the items may have no votes.
 
         Columns item, score, lower and upper, on the method's own scale; 0 is the mean of the fitted items. An interval
-        holds what weights leave open and what an item has of its own.
+        includes the uncertainty of the weights and the part of a score that features do not explain.
 
         Parameters
         ----------
@@ -794,7 +795,7 @@ class Fit:
         Parameters
         ----------
         votes
-            The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
+            The new votes alone: anything that `crowdsift.read` takes. New items and workers may come.
         options
             As for `crowdsift.fit`: columns, threads, gold, ... A file that was taken already, and one that holds most
             of the old votes, is refused unless `again` is True.

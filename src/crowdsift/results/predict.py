@@ -1,7 +1,8 @@
 """Predictions of votes, and which of two items is truly better.
 
 For two items that were never compared the posterior of their difference is the Gaussian of the fit. For a compared pair
-that is replaced by what all other votes imply times the likelihood of its own votes; see `crowdsift.numeric.own_votes`.
+this is replaced by the posterior from all other votes times the likelihood of the pair's votes; see
+`crowdsift.numeric.own_votes`.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
     # Where workers differ by context, rows of workers in contexts follow. Without a posterior the table's estimates
     # stand alone, a side bias with its variance.
     table, known = fit.worker_table, fit.posterior
-    height = max(table.height, 1)  # without workers: one who is nobody
+    height = max(table.height, 1)  # without workers: no worker in particular
 
     def column(name: str, other: float) -> NDArray[np.float64]:
         if name not in table or not table.height:
@@ -319,9 +320,9 @@ class Pairs(NamedTuple):
 def better(fit: Fit, code: Codes, query: Pairs) -> Values:
     """P(the first is truly better), `code` being that of every row of the item table.
 
-    The Gaussian of the difference stands where the votes are not held by the fit or more than two million, are of
-    another method than sift, or depend on more than two items (groups, covariates, features, workers who differ by
-    context).
+    The Gaussian of the difference is used if the fit does not keep the votes, if there are more than two million, and
+    for other methods than sift. It is also used if votes depend on more than two items (groups, covariates, features,
+    workers who differ by context).
     """
     difference, sd = query.difference, query.sd
     certain = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))  # no error at all

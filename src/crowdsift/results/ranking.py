@@ -132,7 +132,7 @@ def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def _places(count: int, level: float) -> tuple[int, int]:
-    """Where the limits of this level stand among so many values that rise."""
+    """Return the positions of the limits of this level among `count` ascending values."""
     tail = round(0.5 * (1.0 - level), 12)
     return int(tail * count), int(np.ceil((1.0 - tail) * count)) - 1
 

@@ -120,9 +120,9 @@ def scaled_fields(fit: Fit, scale: str = "standard", anchor: Mapping[Any, float]
     """Return the fields of a fit that change with the scale: `shown` and `summary`."""
     # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln 10·b·r (elo), or as
     # the share of wins of that worker for this item against all others of its component (winrate). The mean of a
-    # component is 0, of elo 1000, unless an anchor has a value of its own; then all scores move with it. Intervals are
-    # those of the scores, moved alike: the anchor is a point of the scale, not an item without error. `anchor`: the
-    # value that an item shall have, one item per component. An item that is in several contexts has it in each of them.
+    # component is 0, of elo 1000, unless an anchor has a given value; then all scores move with it. Intervals are those
+    # of the scores, moved alike: the anchor is a point of the scale, not an item without error. `anchor`: the value
+    # that an item shall have, one item per component. An item that is in several contexts has it in each of them.
     require_anchors(scale, anchor, fit.item_table["item"].tolist())
     known = _anchors(fit, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):

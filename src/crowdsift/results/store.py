@@ -1,9 +1,9 @@
 """Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
-`summary.json` names the files that belong to it with size and checksum; only those are read. It has a checksum of its
-own content, too, and `check_summary` finds values that no fit writes, before they become an error far from the file.
-With the votes and the posterior, which are kept up to 2 million each, a loaded fit answers as the one in memory does.
-Codes are those of the labels in their order.
+`summary.json` names the files that belong to it with size and checksum; only those are read. It also has a checksum of
+itself. `check_summary` finds values that no fit writes, before they cause an error far from the file. With the votes
+and the posterior, which are kept up to 2 million each, a loaded fit answers as the one in memory does. Codes are those
+of the labels in their order.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def gold_to_check(reliability: float) -> int:
 
 
 def gold_sentence(s: Mapping[str, Any]) -> str:
-    """Return what is known of errors that workers share; empty where nothing is said."""
+    """Return what is known of errors that workers share; empty if there is nothing to report."""
     if s.get("gold_to_check"):
         return (
             "Errors that most workers share cannot be seen from votes alone: about "

@@ -14,7 +14,7 @@ Agreement of workers with the order that the votes of others imply. The scores a
 worker's own votes out, one Newton step is made from them: with Λ the curvature of the objective in a component, Λ_s and
 g_s what the worker's votes add to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs
 that no chain of the others' votes connects do not count. Where components are too large for that, and for methods that
-do not tell workers apart, the order is that of all votes, and pairs with an item that nobody else has judged do not
+do not tell workers apart, the order is that of all votes, and pairs with an item that no other worker has judged do not
 count.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     AnyCodes = NDArray[np.integer]
 
 MIN_VOTES = 5.0  # of a worker with another verdict than undecided
-MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
+MAX_USEFUL = 0.1  # probability of being informative, above which a worker is not accused
 MIN_DISTINCT = 0.9  # probability of weighing mostly other things, of a distinct worker
 LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random
 MIN_SIDE_INFORMATION = 0.5  # share of an unbiased worker's information, below which: one-sided
@@ -66,13 +66,13 @@ def words_of(
 ) -> NDArray[np.object_]:
     """Return a verdict for every worker: the one rule for all methods."""
     # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the worker's own
-    # votes under a class of types must be 3 nats above that under another class. No verdict contradicts what stands
-    # beside it in a table: an interval must be where the verdict says at the level of the table and at 90 %, and the
-    # agreement with others must not be on the other side of one half. Nobody is accused who is useful with a
-    # probability above 10 %. The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is
-    # checked first, then `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`. `evidence`
-    # holds logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps one-sided; it is
-    # -inf for adversarial types if there is no common direction.
+    # votes under a class of types must be 3 nats above that under another class. No verdict contradicts the figures
+    # beside it in a table. The interval must agree with it at the level of the table and at 90 %, and the agreement
+    # with others must not be on the other side of one half. No worker is accused who is useful with a probability above
+    # 10 %. The table of verdicts in docs/results-of-a-fit.md has the rule of each: `one-sided` is checked first, then
+    # `distinct` (in several dimensions), `adversarial`, `random`, `weak` and `reliable`. `evidence` holds logarithms of
+    # averaged likelihoods, columns adversarial, random, informative and perhaps one-sided; it is -inf for adversarial
+    # types if there is no common direction.
     adversarial, random, informative = evidence[:, :3].T
     above, below, inside, little = (np.ones(len(votes), bool) for _ in range(4))
     for lower, upper in intervals:

@@ -45,7 +45,7 @@ def chance(probability: float) -> str:
 
 
 def decimal(value: float, digits: int = 2) -> str:
-    """Return a number with so many decimals, and a minus sign that is one."""
+    """Return a number with this many decimals and a true minus sign."""
     size = floor(abs(value) * 10**digits + 0.5) / 10**digits
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
@@ -90,12 +90,12 @@ def item_label(value: Any, by: Any) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters, the rest as an ellipsis."""
+    """Return at most `most` characters; an ellipsis stands for the rest."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def abbreviated(texts: Sequence[str], most: int) -> list[str]:
-    """Labels of at most so many characters that can still be distinguished."""
+    """Shorten labels to at most `most` characters so that they stay distinct."""
     # Where one is too long, what all of them begin with is left out, up to the end of a folder, a word or a part of a
     # name; what is still too long is cut in its middle.
     longest = max(map(len, texts), default=0)

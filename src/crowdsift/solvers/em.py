@@ -53,12 +53,12 @@ def polya_gamma_em(
     # One iteration: the E-step replaces every logistic term by a Gaussian of precision E[ω]; the M-step alternates
     # ridge solves for scores and slopes; the scores are centred and scaled to RMS 1 and the slopes take up the scale.
     # The item ridge is `item_ridge` times the mean of E[ω]. The iteration is accelerated with that `depth`, which
-    # leaves its fixed points where they are; 0 is the plain iteration. Stops when the mean log-likelihood moves by at
-    # most the rule's tolerance, twice in a row if accelerated, since an accelerated step can be small by accident; with
-    # a tolerance below 1e-7 when no score is farther than that from where the steps lead, too. Returns the last state
-    # and the mean log-likelihood before the first and after every iteration. Scores of RMS below 1e-12 end the run at
-    # zero: the votes hold no information. Where the start is symmetric, so that the slopes cancel votes that are
-    # balanced, the run begins at scores without structure instead: rounding would decide whether it ever leaves zero.
+    # leaves its fixed points where they are; 0 is the plain iteration. Stop when the mean log-likelihood moves by at
+    # most the rule's tolerance; twice in a row if accelerated, since an accelerated step can be small by accident. With
+    # a tolerance below 1e-7 every score must also be that near to the limit of the steps. Returns the last state and
+    # the mean log-likelihood before the first and after every iteration. Scores of RMS below 1e-12 end the run at zero:
+    # the votes hold no information. Where the start is symmetric, so that the slopes cancel votes that are balanced,
+    # the run begins at scores without structure instead: rounding would decide whether it ever leaves zero.
     fine = rule.tolerance < _FINE
     state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance))
     largest = float(np.abs(slopes).max(initial=0.0)) * total_weight
@@ -120,7 +120,7 @@ def _root_mean_square(x: Vector) -> float:
 def alternate(
     state: EMState, alternations: int, *, shift: float, ridge: float, tolerance: float
 ) -> tuple[Vector, Vector, bool]:
-    """Return the M-step: so many times scores given slopes, then slopes given scores."""
+    """Return the M-step: alternate scores given slopes and slopes given scores."""
     # Each half maximises the expected complete log-likelihood Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² -
     # ½·ridge·‖slopes‖² exactly.
     if isinstance(state.e_step, FusedEStep):

@@ -121,7 +121,7 @@ class SlopeScale(NamedTuple):
 _LAST_STEP = 1e-3
 # Scales that differ by less are left to Newton's steps, which then converge fast.
 _SAME_SCALE = 0.02
-# The diagonal of the Hessian, a preconditioner and a yardstick, is taken anew after such a step.
+# The diagonal of the Hessian, used as preconditioner and scale, is computed again after such a step.
 _SAME_DIAGONAL = 0.1
 _MOST_WON = 0.9  # share of votes in the first scores, at most
 

@@ -139,9 +139,9 @@ class Choices:
     def pair_weights(self, votes: Comparisons, scores: Vector, slopes: Vector) -> Vector:
         """Return the weights with which pairs of votes have the information of these choices."""
         # The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i - r_j): with the weights
-        # p_i + p_j the pairs of the chosen item have the gradient of the choice and, on average over what may be
-        # chosen, its information p_i p_j; so have they in the worker's slope. Votes that are of no choice, such as
-        # gold, keep their weights.
+        # p_i + p_j the pairs of the chosen item have the gradient of the choice. Averaged over the possible choices
+        # they also have its information p_i p_j. Both hold for the worker's slope, too. Votes that are of no choice,
+        # such as gold, keep their weights.
         p, _ = self.probabilities(scores, slopes)
         k, choice = votes.n_items, self.choice
         first = self.offsets[:-1][choice]

@@ -73,7 +73,7 @@ FAULTS = {
 
 
 def frozen(array: Entries) -> Entries:
-    """Make an array read-only that nobody else holds, and return it."""
+    """Make an array read-only and return it; the caller must hold the only reference."""
     array.setflags(write=False)
     return array
 
@@ -220,7 +220,7 @@ class EncodedVotes:
 
     @property
     def columns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
-        """What there is of every row: first, second, outcome, weight."""
+        """Return the columns of every row: first, second, outcome, weight."""
         return self.first, self.second, self.outcome, self.weight
 
     @property
@@ -340,8 +340,7 @@ class Comparisons(EncodedVotes):
     Comparison i says that its worker preferred item ``first[i]`` to item ``second[i]`` to the degree ``outcome[i]`` (1:
     certainly, 0: the opposite, 0.5: a tie), ``weight[i]`` times. The comparisons of worker s are those from
     ``offsets[s]`` to ``offsets[s + 1]``. Rows equal in worker, order and outcome are one comparison of larger weight.
-    Codes follow the sorted labels and the order is canonical, so the same votes make the same arrays whatever their
-    order was.
+    Codes follow the sorted labels and the order is canonical, so the same votes in any order make the same arrays.
 
     Use `crowdsift.read` for files and frames, `Comparisons.from_arrays` for arrays.
 

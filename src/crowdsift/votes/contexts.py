@@ -1,4 +1,4 @@
-"""Votes by context: what a worker voted in one context as the votes of a worker of its own."""
+"""Votes by context: the votes of a worker in each context count as those of a separate worker."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ContextVotes:
     """Votes in which every worker in a context is a worker: who that is, and in which context.
 
-    Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several contexts, in which the
-    worker has too few votes to be told apart.
+    Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several contexts together, each
+    with too few votes of the worker.
     """
 
     votes: Comparisons
@@ -73,7 +73,7 @@ def _apart(
     worker: NDArray[np.int64],
     context: NDArray[np.int64],
 ) -> ContextVotes:
-    """Return the votes in this order, so many of each worker in its context."""
+    """Return the votes in this order, with the numbers of votes of each worker in its context."""
     voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
         votes,
@@ -101,7 +101,7 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
-    """Return the same votes on items whatever their context, and the new code of every old one."""
+    """Return the votes with the items of all contexts merged, and the new code of every old one."""
     # None where most items are in one context only, as replies are to one prompt, but for a few that anybody would
     # write: there is nothing to rank across contexts.
     if not votes.by:

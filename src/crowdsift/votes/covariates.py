@@ -23,8 +23,8 @@ class Design:
     `votes`: the votes with the columns of the design as features; those of gold are 0; `names`, `scale`: of every
     column, and its root mean square; that of the side is 1; `item_values`: x̄, items x columns: the covariate that an
     item has by itself, in the column's unit: of all numbers for items the one whose differences are nearest to the
-    covariates of votes, about their mean in every component; `by_items`: whether that explains a column completely: it
-    cannot be told from scores in the crowd.
+    covariates of votes, about their mean in every component; `by_items`: whether that explains a column completely, so
+    its mean in the crowd cannot be separated from scores.
     """
 
     votes: Comparisons

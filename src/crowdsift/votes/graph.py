@@ -1,4 +1,4 @@
-"""The graph of comparisons: which items are connected, by whatever chain of votes."""
+"""The graph of comparisons: which items are connected by a chain of votes."""
 
 from __future__ import annotations
 

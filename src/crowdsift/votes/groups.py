@@ -1,4 +1,4 @@
-"""Votes in which an item in a group, such as a prompt, is an item of its own."""
+"""Votes in which an item counts as a different item in each group, such as a prompt."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Labels to codes: what counts as a label, which labels are the same, how they are sorted.
 
 A label is kept as given: text, bytes, a number, a truth value, a date or any other value that can be a key of a dict.
-The text "7" and the number 7 are two labels, as are True and 1; the integer 7 and the float 7.0 are one, since a column
-of integers often becomes floats on its way through a data frame; where there are integers, whole floats among the
-labels become integers. Nothing, NaN and blank text are no labels.
+The text "7" and the number 7 are two labels, as are True and 1; the integer 7 and the float 7.0 are one, since data
+frames often turn columns of integers into floats. If there are integers among the labels, whole floats become integers.
+Nothing, NaN and blank text are no labels.
 """
 
 from __future__ import annotations

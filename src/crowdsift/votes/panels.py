@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-MAX_JUDGES = 30  # with a bias of their own, those with most votes; others share a panel's
+MAX_JUDGES = 30  # with a separate bias, those with most votes; others share the bias of their panel
 
 
 class Panels(NamedTuple):
@@ -131,7 +131,7 @@ def refuse_panels(votes: Comparisons) -> None:
     if not split.names:
         raise RequestError(
             f"every vote has {column}={' or '.join(trusted)}: there is no other "
-            "panel to correct; leave --trusted (trusted=) away"
+            "panel to correct; omit --trusted (trusted=)"
         )
     ours = np.unique(split.item[split.board == 0])
     for number, name in enumerate(split.names):
@@ -140,6 +140,6 @@ def refuse_panels(votes: Comparisons) -> None:
         if len(shared) < 2:
             raise RequestError(
                 f"{column}={name} and the trusted panel have votes on {len(shared)} "
-                "common items; at least 2 are needed to compare them. Leave "
-                "--trusted away, or fit the trusted votes alone"
+                "common items; at least 2 are needed to compare them. Omit "
+                "--trusted, or fit the trusted votes alone"
             )

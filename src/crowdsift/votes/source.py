@@ -1,7 +1,7 @@
-"""Where votes are read from: named columns, checked alike whatever they come from.
+"""Sources of votes: named columns, checked in the same way for every source.
 
-A `Source` of arrays is here; frames and files are in `crowdsift.io`. Whatever a label or a number can do wrong is found
-here, once for all sources.
+A `Source` of arrays is here; frames and files are in `crowdsift.io`. All faults of labels and numbers are found here,
+once for all sources.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ _WORDS = np.array(["", "only won", "only lost", ""], dtype=object)
 class Tally(NamedTuple):
     """What can be counted of votes.
 
-    `agreement` is the share of every worker's decided votes that agree with the order of items, equal ranks agreeing
-    with nobody, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only won" or
-    "only lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of such an item on
-    that side, only the prior does.
+    `agreement` is the share of every worker's decided votes that agree with the order of items, equal ranks agree with
+    no one, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only won" or "only
+    lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of such an item on that
+    side, only the prior does.
     """
 
     agreement: Vector

@@ -170,8 +170,8 @@ def _priors(own: WorkerPriors | None) -> _Priors:
     return vector(own.masses), vector(own.side_mean), vector(own.side_variance)
 
 
-# Up to so many items a dense factorisation takes a tenth of a second; LAPACK's multiplications are so much faster than
-# sparse ones that this counts for so many of those.
+# Up to _DENSE_ITEMS items a dense factorisation takes a tenth of a second. It replaces a sparse one of _DENSE_WORK
+# multiplications or more, since LAPACK multiplies much faster.
 _DENSE_ITEMS, _DENSE_WORK = 1_200, 5e7
 
 

@@ -30,7 +30,7 @@ class Session:
 
     @classmethod
     def open(cls, scheduler: str | None, processes: int) -> Session:
-        """Connect to a scheduler, or start so many processes on this machine."""
+        """Connect to a scheduler, or start that number of processes on this machine."""
         from distributed import Client, LocalCluster
 
         cluster = None
@@ -118,7 +118,7 @@ class Session:
             if link is not None:
                 seen = link.traffic
                 LOG.info(
-                    "%d calls of shards, %s sent and %s received; %d shards made anew",
+                    "%d calls of shards, %s sent and %s received; %d shards made again",
                     seen.calls,
                     readable(seen.sent),
                     readable(seen.received),

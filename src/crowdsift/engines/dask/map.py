@@ -28,12 +28,12 @@ LOST = (OSError, CommClosedError, asyncio.TimeoutError)
 
 
 class VoteFiles(Protocol):
-    """Votes that workers have read: where each shard is, and how it is made of files anew."""
+    """Votes that workers have read: where each shard is, and how to make it again from files."""
 
     workers: list[str]
 
     async def supply(self, at: int, worker: str) -> None:
-        """Make the votes of a shard anew on a worker."""
+        """Make the votes of a shard again on a worker."""
 
 
 async def connected_workers(client: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class ShardRecord:
     kept: dict[int, _Origin] = field(default_factory=lambda: {ENGINE: _Origin(-1, [])})
 
     def free(self) -> tuple[int, ...]:
-        """Numbers that nobody needs any more, forgotten here."""
+        """Return and forget the numbers of results that no later task depends on."""
         numbers = []
         while self.unused:
             number = self.unused.pop()
@@ -116,7 +116,7 @@ _MOST_LOSSES = 100  # of one call, before a fit that kills its workers is given 
 
 
 class Remote:
-    """An object of a shard, released there when nobody needs it here."""
+    """An object of a shard; the worker releases it when no reference is left here."""
 
     def __init__(self, shard: ShardRecord, number: int, laplacian: bool = False) -> None:
         self.shard, self.number, self.laplacian = shard, number, laplacian
@@ -208,7 +208,7 @@ class DaskMap:
                 found = await self._request(shard.worker, what, shard.at, given)
                 if "answer" in found:
                     return found
-                error: BaseException = OSError("its process was started anew")
+                error: BaseException = OSError("its process was restarted")
             except LOST as lost:
                 error = lost
             await self._recover(shard, error)
@@ -263,16 +263,16 @@ class DaskMap:
             try:
                 if "answer" in await self._request(shard.worker, "build", shard.at, shard.recipe):
                     return
-                raise OSError("its process was started anew")
+                raise OSError("its process was restarted")
             except LOST as error:
                 await self._recover(shard, error)
 
         await asyncio.gather(*(build(shard) for shard in self.shards))
 
     async def _recover(self, shard: ShardRecord, error: BaseException) -> None:
-        """Make a shard anew on a worker that lives, and repeat what is needed of its history."""
+        """Make a shard again on a living worker, and repeat the calls that later ones depend on."""
         began, lost = time.monotonic(), shard.worker
-        LOG.warning("shard %d of %s is lost (%s); it is made anew", shard.at, lost, error)
+        LOG.warning("shard %d of %s is lost (%s); it is made again", shard.at, lost, error)
         while True:
             worker = await self._least_busy(began)
             try:

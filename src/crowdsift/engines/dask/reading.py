@@ -1,8 +1,8 @@
 """Votes that the workers of a cluster read: no row passes the client.
 
 Every worker finds the labels of some files; their union, sorted, gives the codes that one machine gives. Then rows are
-read as codes, apart by ranges of workers, and sent from worker to worker: all votes of a worker are in one shard. Which
-files have rows of which shard is kept: a shard that is lost is made of its own files again.
+read as codes, apart by ranges of workers, and sent from worker to worker: all votes of a worker are in one shard. A
+lost shard is made again from the files that hold its rows; this module remembers which these are.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class FileShards:
         return offsets
 
     async def supply(self, at: int, worker: str) -> None:
-        """Make the votes of a lost shard anew on a worker, from the files that have some."""
+        """Make the votes of a lost shard again on a worker, from the files that hold them."""
         await self._hold(at, worker, self._blocks([at], self.sources[at])[0])
 
     def _blocks(self, shards: Sequence[int], listed: Sequence[str]) -> list[list[Any]]:

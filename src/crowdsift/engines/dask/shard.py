@@ -51,7 +51,7 @@ class Call:
 class Recipe:
     """How a shard is made: its votes without their labels, and the pairs that others have too.
 
-    Without votes they are those that the worker's process has read, so many `rows`.
+    Without votes, use the `rows` votes that the worker's process has read.
     """
 
     votes: Comparisons | None

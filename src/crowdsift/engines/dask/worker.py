@@ -71,7 +71,7 @@ class _Shards:
             return {"answer": "OK"}
         if what in ("pairs", "votes"):
             return self._answer_from_votes(what, self._read.get(key), given)
-        if key not in self._shards:  # this process was started anew, under the same address
+        if key not in self._shards:  # this process was restarted under the same address
             return {"lost": True}
         if what == "replay":
             self._shards[key].replay(*given)

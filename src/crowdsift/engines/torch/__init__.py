@@ -90,7 +90,7 @@ class TorchEngine:
 
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
-    # Both items of a comparison take the lower label of the two, and every label that of its own item, until no label
+    # Both items of a comparison take the lower label of the two, and every label takes that of its item, until none
     # changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)
     while True:

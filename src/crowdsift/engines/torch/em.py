@@ -229,7 +229,7 @@ class _MStep:
         tolerance: float,
         most: int = 10_000,
     ) -> tuple[Vector, Vector, bool]:
-        """Scores given slopes, then slopes given scores, so many times; whether solves converged.
+        """Alternate scores given slopes and slopes given scores; return whether all solves converged.
 
         All solves get as many steps as the longest of the last M-step took; should that be too few the M-step is done
         again with more.

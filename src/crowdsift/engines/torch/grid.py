@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-# Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where that may be costly and
-# where it must be cheap: there both take the same way.
+# Up to these numbers of items a dense inverse is as fast as the sparse one of the CPU engine: _DENSE_ITEMS if the call
+# may be costly, _FEW_ITEMS if it must be cheap. Both engines then take the same way.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
 _COSTLY = 5e7
 _BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once

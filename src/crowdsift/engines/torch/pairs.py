@@ -57,7 +57,7 @@ class PairState:
         return clone
 
     def suspend(self) -> None:
-        """No sums, variances and messages; `system` and what follows it make them anew."""
+        """No sums, variances and messages; `system` and the calls after it compute them again."""
         self._V, self._messages, none = None, None, self._a[:0]
         self._to_low = self._to_high = none
         if self._pairs.mine is None and self.n_held > _MAX_DOUBLE_PAIRS:

@@ -99,7 +99,7 @@ class SiteRows:
         return len(self.kind)
 
     def parts(self, numbers: int = 1) -> Iterator[slice]:
-        """All rows, some at a time, for so many numbers per row."""
+        """Yield all rows in blocks; `numbers` is how many numbers each row needs."""
         size = max(_NUMBERS[self.device.type] // numbers, 1)
         for begin in range(0, len(self), size):
             yield slice(begin, min(begin + size, len(self)))

@@ -1,4 +1,4 @@
-"""Sums by item, worker or pair that are the same bytes whatever the order of adding.
+"""Sums by item, worker or pair that give the same bytes in any order of adding.
 
 Values are added as whole multiples of a power of two, in integers of 64 bits: on a device many threads add at once, in
 no fixed order, and only sums of integers do not depend on it. The power is the smallest for which no sum can overflow,

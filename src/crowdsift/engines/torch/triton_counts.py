@@ -1,8 +1,8 @@
 """Triton kernels that count workers by type for a prior over types.
 
-On a worker's adaptive grid the prior is interpolated, which is linear, and so is the sharing out of its posterior among
-the types of the common grid, up to a factor: what prior mass at a type and at its neighbours adds is computed once a
-pass, and counts are sums over it.
+On a worker's adaptive grid the prior is interpolated, and the posterior is distributed over the types of the common
+grid. Both are linear up to a factor. The contribution of prior mass at a type and its neighbours is computed once a
+pass; counts are sums over it.
 """
 
 from __future__ import annotations

@@ -223,8 +223,8 @@ class Recorded:
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type != "cuda":
             return
-        # Not by `torch.cuda.graph`, which collects garbage and empties all caches first: buffers of the host would be
-        # allocated anew, which takes longer than a small fit.
+        # Not by `torch.cuda.graph`, which collects garbage and empties all caches first: allocating buffers of the host
+        # again takes longer than a small fit.
         graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         torch.cuda.synchronize(device)
         with torch.cuda.stream(aside):

@@ -100,7 +100,7 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
     at = place[:, None, :].expand(mass.shape)
 
     def gathered(*pieces: tuple[Tensor, Tensor]) -> Tensor:
-        """Masses times factors by type, exactly whatever the order."""
+        """Masses times factors by type, exact in any order."""
         values = [mass * factor[:, None, :] for _, factor in pieces]
         bound = torch.stack([value.abs().max() for value in values]).max()
         scale = FixedPoint(bound, 2 * mass.shape[2])

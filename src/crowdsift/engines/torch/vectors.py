@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# From so many entries on a vector stays where it is; below, starting a kernel takes longer than the work of the host.
+# Vectors with at least this number of entries stay on the device; below it, starting a kernel takes longer than the
+# work of the host.
 _LONG = 1 << 15
 _MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
 

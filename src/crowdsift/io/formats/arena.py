@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.source import Source
 
-# Of later files "both bad" is an answer of its own; it says no more about the order than a tie.
+# In later files "both bad" is a separate answer; it says no more about the order than a tie.
 _VERDICTS = {
     "model_a": "left",
     "model_b": "right",

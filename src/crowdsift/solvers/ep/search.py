@@ -100,7 +100,7 @@ def _from_starts(
 
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
-    """Return what a later run needs to go on from the middle of this one; sites are made anew."""
+    """Return what a later run needs to go on from the middle of this one; sites are computed again."""
     # While another start or family may win the run is not `alone`, and a later run starts over. The reference is weak
     # because the run holds the rule that calls this.
     there = run()

@@ -382,9 +382,9 @@ class Propagation:
         """Move the sites; the evidence is that of the state before."""
         # With a scale other than 1 what it has drifted is taken back first, on the grid as it stands. Votes depend on
         # β·r only. Where a worker has far more votes than there are items, EP's scale of r creeps to 0 and that of β
-        # grows, the same probabilities, too slowly to ever settle. π is not touched: it is learned anew from this pass,
-        # at the scale held. (Taken back after the pass, scale and π would each answer the other's last step and swing
-        # for long.)
+        # grows, the same probabilities, too slowly to ever settle. π is not rescaled: this pass learns it again, at the
+        # scale held. (Taken back after the pass, scale and π would each answer the other's last step and swing for
+        # long.)
         items = self._items_evidence(scale)
         self.held_scale = scale
         if scale != 1.0:

@@ -1,7 +1,7 @@
 """Start from where an earlier run ended, with new votes, and keep sites for a later run.
 
 Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit new votes may decide
-otherwise, and the answer must be that of a run from nothing. So what evidence decides is decided anew.
+otherwise, and the answer must be that of a run from nothing. So decisions by evidence are made again.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `SavedSites.recoded` ca
 
 def resume(start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Continue an earlier run to its end."""
-    # With the sites of earlier votes the cavities of all votes are right at once, and what is new spreads from the
-    # workers who gave new votes: they are passed over first, then those whose differences have moved most, then all,
-    # undamped. It stops where the largest change of a standardised score is at most 100 tolerances and the root mean
-    # square at most 10. Without those sites the first pass makes them anew from the scores, as if in stage 1.
+    # With the sites of earlier votes the cavities of all votes are right at once. Changes spread from the workers who
+    # gave new votes: the first passes take these, the next ones the workers whose differences moved most, the last ones
+    # all workers, undamped. It stops where the largest change of a standardised score is at most 100 tolerances and the
+    # root mean square at most 10. Without those sites the first pass makes them from the scores, as in stage 1.
     sites = required(engine.grid).sites(start.prior.types, 2.0)
     run = Propagation.of(
         "warm",

@@ -311,9 +311,8 @@ def _proper(roots: Vector, near: Vector) -> Vector:
 
 def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
     """Return mean and variance of the side bias of regular workers, by maximum evidence."""
-    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in one pass: a biased
-    # but good worker must not be taken for a side-only type because t² fell to 0 before the scores could show that it
-    # is good.
+    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in one pass. If t² fell
+    # to 0 at once, a biased but good worker would be taken for a side-only type before the scores show that it is good.
     if not (regular @ tau) > 0.0:  # nothing known yet
         return PopulationSide(prior)
     found = RandomEffects.of_messages(nu, tau, regular, prior.variance)

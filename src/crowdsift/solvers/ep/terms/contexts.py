@@ -215,7 +215,7 @@ class ContextSites:
         return np.append(mean, none), np.append(variance, none)
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Sites in other units; messages among contexts begin anew where the sign changes."""
+        """Sites in other units; messages among contexts restart if the sign changes."""
         self._priors = None if flip else self._priors
         self.by_context.transform(scale=scale, flip=flip, clip=clip, grids=grids)
 
@@ -370,8 +370,8 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
 
 def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]) -> Vector:
     """Return the likelihood of every type for each worker, on the common grid, at most 1."""
-    # That of a worker with levels of its own is shared by the common levels about them, so that its product with a
-    # prior is what the worker's adaptive grid would give. `workers` rise.
+    # The likelihood on an adaptive grid is distributed over the nearest common levels, so its product with a prior
+    # equals that on the adaptive grid. `workers` rise.
     grid, widths = mirrored(levels), len(types.widths)
     flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])
     result = np.empty((len(workers), len(flat)))

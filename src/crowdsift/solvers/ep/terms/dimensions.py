@@ -58,7 +58,7 @@ class Dimensions(Term):
         Exclusion("features", "Positions need the plain prior of scores.", True),
         Exclusion("covariates", "Weights and coefficients would explain the same votes.", True),
         Exclusion("partial pooling", "The rankings of contexts are scores, not positions."),
-        Exclusion("contexts", "A worker has one vector of weights, whatever the context."),
+        Exclusion("contexts", "A worker has one vector of weights in all contexts."),
         Exclusion("pair effect", "Further dimensions replace the effect of pairs."),
         Exclusion("dependent votes", "Items in groups have a score, not a position.", True),
     )

@@ -48,7 +48,7 @@ _REST = 2e-3  # a share that a step would move by less is at rest
 _RELEASE = 3.0  # times that, from which on shares at rest move again
 _STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
 _LEAST_SHARE = 1e-6  # of ρ, below which a block is as good as not there
-_STALE = 5e-3  # by how much sites and shares may move before S and T are made anew
+_STALE = 5e-3  # how far sites and shares may move before S and T are computed again
 # Features times pairs beyond which sites and shares may move more, and by how much.
 _EXPENSIVE, _EXPENSIVE_STALE = 2e7, 0.05
 _COARSE = 1e-3  # of the solves for T, which only variances and preconditioning depend on
@@ -58,10 +58,10 @@ _COARSE = 1e-3  # of the solves for T, which only variances and preconditioning 
 # border of a class would be on one side of it or the other by the share that happens to be best. So
 # the probabilities of classes are averaged over shares, uniform before any vote.
 #
-# Weights are held at their posterior means. In units in which these stay as they are, a share ρ
-# means that what items have of their own has the variance s = ρ̂(1 - ρ)/ρ, ρ̂ being the share of the
-# run; votes on items that are in no other vote are then independent given the workers, and messages
-# to types need a pass over votes, whose pairs have the variance 2s.
+# Weights are held at their posterior means. In units in which these are fixed, a share ρ gives the part of scores that
+# no feature explains the variance s = ρ̂(1 - ρ)/ρ, where ρ̂ is the share of the run. Votes on items that are in no
+# other vote are then independent given the workers; messages to types need a pass over votes, whose pairs have the
+# variance 2s.
 _LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items from noise
 _SHARE_STEP = 0.04  # between shares
 _NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
@@ -224,9 +224,10 @@ class FeaturePrior(ItemPrior):
 
     def learn(self, run: ItemsState) -> None:
         """Shares that the evidence prefers, by a fixed-point step (MacKay 1992)."""
-        # At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it is 0 where the
-        # variance is the squared norm of its effects over the number of them that votes determine: ρ_b = |w_b|²/γ_b
-        # with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All are divided by their sum: the scale is held elsewhere.
+        # At convergence of EP the derivative of the evidence in a variance is that at fixed sites. It is 0 if the
+        # variance is the squared norm of its effects divided by the number of effects that votes determine: ρ_b =
+        # |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All are divided by their sum: the scale is held
+        # elsewhere.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
@@ -346,7 +347,7 @@ class LowRankPrior(FeaturePrior):
     With T = (I + sL)⁻¹Z and S = I + ZᵀLT, the weights w ~ N(0, I) of Z have the posterior precision S; scores have the
     mean (I + sL)⁻¹(sb + Zw), w being that of Sw = Tᵀb, and the covariance s(I + sL)⁻¹ + TS⁻¹Tᵀ; and |L + C⁻¹||C| = |I +
     sL||S|. The first part of the covariance is what there is without features, in other units. T takes a solve per
-    feature, so it is made anew only where sites have moved; means are exact at any age of T, which then only
+    feature, so it is computed again only if sites have moved. Means are exact with an older T, which then only
     preconditions.
     """
 
