@@ -47,8 +47,8 @@ def reproduce(
 ) -> list[str]:
     """Run what is not finished of an experiment, then write its tables, figures and page."""
     # `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped; `redo`: methods
-    # whose results are dropped and made again; "all" starts the folder anew, also where it is of another version or of
-    # other options.
+    # whose results are dropped and made again; "all" empties the folder first, also one of another version or other
+    # options.
     chosen = experiment(name, options or Options())
     for method in redo:
         if method != "all" and method not in MODELS:
