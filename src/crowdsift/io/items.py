@@ -393,6 +393,7 @@ MISSING_CHOICES = ("error", "mean", "drop")
 _TRUTH = "score"  # the column of a truth, which must not become a feature unasked
 _FEW_ITEMS, _MANY_NGRAMS, _NGRAMS = 1_200, 4_096, 1_024
 _TEXTS = ("ngrams", "readability")
+_LABELS = ("item", "id", "reply", "response", "completion", "text")  # replies may be named by their text
 _LISTS = (list, tuple, np.ndarray)
 
 
@@ -491,10 +492,10 @@ def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
-    # Labels are those of the column item, else id; with the columns of contexts they are pairs.
+    # Labels are those of the first of these columns; with the columns of contexts they are pairs.
     with closing(open_source(source, called="items")) as table:
-        own = lookup(table, table.names, "item") or lookup(table, table.names, "id")
-        item = own or resolve_column(table, "item", "the items")
+        known = (lookup(table, table.names, name) for name in _LABELS if name not in wanted)
+        item = next(filter(None, known), None) or resolve_column(table, "item", "the items")
         found = [lookup(table, table.names, name) for name in context_names(by)]
         contexts = [name for name in found if name is not None] if None not in found else []
         names = [resolve_column(table, name, f"the feature {name!r}") for name in wanted]
