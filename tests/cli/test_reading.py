@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROWS = [
@@ -125,3 +126,32 @@ def test_evaluate_and_next_read_alike(run: Any, batch: Path, tmp_path: Path) -> 
     assert (status, err.count("\n")) == (0, 1)
     assert err.startswith("crowdsift: warning: 2 of the rows used are of rejected assignments")
     assert len(json.loads(out)) == 2
+
+
+def test_every_command_that_reads_votes_takes_the_same_options(tmp_path: Path, run: Any) -> None:
+    rng = np.random.default_rng(1)
+    for who in ("ann", "bob", "cyd"):
+        pairs = [rng.permutation(5)[:2] for _ in range(40)]
+        rows = [f"{a},{b},{'A' if (a > b) != (rng.random() < 0.2) else 'B'}" for a, b in pairs]
+        path = tmp_path / "votes" / f"{who}.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(["left,right,winner", *rows]))
+    votes, out = str(tmp_path / "votes"), str(tmp_path / "out")
+    commands = {
+        "fit": ["--out", out],
+        "next": ["--pairs", "3"],
+        "plan": ["--goal", "first", "--most", "60"],
+        "export": ["--out", f"{tmp_path}/rows.csv"],
+        "evaluate": ["--methods", "bt"],
+        "spam": ["--kind", "left", "--percent", "50", "--out", f"{tmp_path}/spammed.csv"],
+    }
+    for name, more in commands.items():
+        status, _, said = run(name, votes, "--worker-from-path", "--values", "A=left,B=right", *more)
+        assert status == 0, said
+    with (tmp_path / "spammed.csv").open() as file:
+        assert {"ann", "bob", "cyd"} < {row["worker"] for row in csv.DictReader(file)}
+    for name in ("next", "plan"):
+        status, _, said = run(name, out, "--where", "x = 1")
+        assert status == 1
+        assert "--where" in said
+        assert "is the folder of a fit" in said

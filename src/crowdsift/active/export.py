@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
-from crowdsift.io.files import read_files, replace_file, require_file, require_separate
+from crowdsift.io.files import is_fit_folder, read_files, replace_file, require_file, require_separate
 from crowdsift.io.ingest import coded_votes
 from crowdsift.io.items import read_item_values
 from crowdsift.io.options import ReadOptions
@@ -127,7 +127,7 @@ def export_votes(
     kind, target = _checked(Path(out), to, flip, keep, texts), Path(out)
     options = ReadOptions(**{**reading, "threads": threads})
     source: Any = votes
-    if Path(votes).is_dir():
+    if is_fit_folder(votes):
         fitted = _saved(votes, fitted, method)
         source, options = votes_of(fitted, options, texts=to == "trl" and texts is None)
     read = [("votes", path) for path in read_files(source)]

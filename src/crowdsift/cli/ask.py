@@ -1,15 +1,19 @@
 """`crowdsift ask` and `crowdsift plan`."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
-from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.reading import load_or_read, reads_votes
 from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
 STUDY = Path("study.sqlite")
 ItemsFile = Annotated[
@@ -158,18 +162,18 @@ Known = Annotated[
 ]
 
 
+@reads_votes()
 def plan(
     known: Known,
+    *,
     goal: opt.GoalText = "first",
     confidence: Annotated[float, typer.Option(help="How sure the answer must be.")] = 0.95,
     most: Annotated[int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)] = 10_000,
     plot: Annotated[
         Path | None, Writes(), typer.Option(help="PNG, SVG or PDF file for a picture of the needs.")
     ] = None,
-    columns: opt.Columns = None,
-    where: opt.Where = None,
+    reading: "ReadOptions",
     as_json: opt.AsJson = False,
-    threads: opt.Threads = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -184,9 +188,7 @@ def plan(
         crowdsift.plots.require_ending(plot)
     given: Any = None
     items: Any = ()
-    if Path(known).is_dir():
-        given = crowdsift.load(known)
-    elif not known.endswith((".sqlite", ".db")) and has_items(known):
+    if not os.path.isdir(known) and not known.endswith((".sqlite", ".db")) and has_items(known):
         items = read_labels(known)
         Goal.of(goal, len(items))
         say(
@@ -195,8 +197,10 @@ def plan(
             "the better one gets about 73 % of the votes."
         )
     else:
-        given = read_shown(known, read_options(columns=columns, where=where), quiet=quiet)
-    made = crowdsift.plan(given, items=items, goal=goal, confidence=confidence, most=most, seed=seed, threads=threads)
+        given = load_or_read(known, reading, quiet=quiet)
+    made = crowdsift.plan(
+        given, items=items, goal=goal, confidence=confidence, most=most, seed=seed, threads=reading.threads
+    )
     if plot is not None:
         made.plot(str(plot))
         say(f"Written: {plot}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crowdsift.io import ReadOptions
 
 
-@reads_votes("covariates", "features", "no_workers", "sides")
+@reads_votes("covariates", "features")
 def evaluate(
     votes: opt.Votes,
     *,

@@ -45,7 +45,7 @@ Texts = Annotated[str | None, READS, typer.Option(help="What chosen and rejected
 Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to take instead of fitting.")]
 
 
-@reads_votes("no_workers", "sides", "by")
+@reads_votes("by")
 def export(
     votes: opt.VotesOrFolder,
     *,
@@ -62,6 +62,7 @@ def export(
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
+    from crowdsift.io import is_fit_folder
 
     if out is None:
         _write_head(fitted or Path(votes), head)
@@ -69,7 +70,7 @@ def export(
     given = hyper_parameters(settings or [])
     name = method or ("sift" if given else None) if reading.workers else method or "bt"
     chosen = None if name is None else crowdsift.model(name, **given)
-    saved = Path(votes).is_dir()
+    saved = is_fit_folder(votes)
     if saved and name is not None:
         refused = "--method or --set" if given or method else "--no-workers"
         raise RequestError(f"{refused}: {votes} is the folder of a fit, which is taken as it is")

@@ -40,20 +40,7 @@ if TYPE_CHECKING:
 _RESOURCES = ("scheduler", "shards", "device", "checkpoint")
 
 
-@reads_votes(
-    "covariates",
-    "features",
-    "by",
-    "sides",
-    "no_workers",
-    "hide_workers",
-    "hide_key",
-    "partitions",
-    "worker_from_path",
-    "worker_columns",
-    "style_control",
-    "memory",
-)
+@reads_votes("covariates", "features", "by", "hide_workers", "hide_key", "style_control", "memory")
 def fit(
     votes: opt.Votes,
     *,

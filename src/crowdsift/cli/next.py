@@ -7,7 +7,7 @@ import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
-from crowdsift.cli.reading import read_shown, reads_votes
+from crowdsift.cli.reading import load_or_read, reads_votes
 from crowdsift.cli.terminal import print_text, say, to_json
 from crowdsift.errors import RequestError
 
@@ -62,7 +62,7 @@ def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
     return read_prices(workers, prices)
 
 
-@reads_votes("no_workers")
+@reads_votes()
 def next_(
     votes: opt.VotesOrFolder,
     *,
@@ -80,12 +80,10 @@ def next_(
     quiet: opt.Quiet = False,
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
-    import crowdsift
     from crowdsift import next_pairs, second_opinions
     from crowdsift.io import read_capacities, read_labels, replace_file
 
-    saved = Path(votes).is_dir()
-    given = crowdsift.load(votes) if saved else read_shown(votes, reading, quiet=quiet)
+    given = load_or_read(votes, reading, quiet=quiet)
     if reask:
         queries = second_opinions(given, pairs, threads=reading.threads)
     else:

@@ -12,7 +12,7 @@ from crowdsift.cli.interrupts import raise_if_seen
 from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
-    from crowdsift import Comparisons
+    from crowdsift import Comparisons, Fit
     from crowdsift.fitting import VoteRows
     from crowdsift.io import ReadOptions
 
@@ -26,20 +26,20 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "encoding": (opt.Encoding, None),
     "skip_bad": (opt.SkipBad, False),
     "bad_rows": (opt.BadRows, None),
+    "sides": (opt.Sides, None),
+    "no_workers": (opt.NoWorkers, False),
+    "worker_from_path": (opt.WorkerFromPath, None),
+    "worker_columns": (opt.WorkerColumns, None),
+    "partitions": (opt.Partitions, False),
     "query": (opt.Query, None),
     "threads": (opt.Threads, None),
 }
 # Further options of some commands.
 _FURTHER: dict[str, tuple[Any, Any]] = {
-    "sides": (opt.Sides, None),
-    "no_workers": (opt.NoWorkers, False),
     "covariates": (opt.Covariates, None),
     "features": (opt.OldFeatures, None),
     "by": (opt.By, None),
     "memory": (opt.Memory, None),
-    "partitions": (opt.Partitions, False),
-    "worker_from_path": (opt.WorkerFromPath, None),
-    "worker_columns": (opt.WorkerColumns, None),
     "style_control": (opt.StyleControl, False),
     "hide_workers": (opt.HideWorkers, False),
     "hide_key": (opt.HideKey, None),
@@ -106,6 +106,22 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
     comparisons = read_votes(votes, options)
     say_intake(comparisons, options, quiet=quiet)
     return comparisons
+
+
+def load_or_read(votes: str, options: ReadOptions, *, quiet: bool = False) -> Fit | Comparisons:
+    """Load the fit of a folder, which is taken as it is, or read votes."""
+    import crowdsift
+    from crowdsift.errors import RequestError
+    from crowdsift.io import is_fit_folder
+
+    if not is_fit_folder(votes):
+        return read_shown(votes, options, quiet=quiet)
+    if changed := options.changed():
+        named = ", ".join(f"--{name.replace('_', '-')}" if name != "workers" else "--no-workers" for name in changed)
+        raise RequestError(
+            f"{named}: {votes} is the folder of a fit, whose votes are read already; name a file of votes"
+        )
+    return crowdsift.load(votes)
 
 
 def read_for_fit(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crowdsift.io import ReadOptions
 
 
-@reads_votes("sides", "partitions", "worker_from_path", "worker_columns", "hide_key")
+@reads_votes("hide_key")
 def update(
     directory: opt.FitFolder,
     votes: opt.Votes,

@@ -1,16 +1,22 @@
 """`crowdsift simulate`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdsift.cli.options import READS, Columns, Query, Seed, Votes, Writes, mapping
+from crowdsift.cli.options import READS, Seed, Votes, Writes
+from crowdsift.cli.reading import reads_votes
 from crowdsift.cli.terminal import say
 from crowdsift.errors import RequestError
 
+if TYPE_CHECKING:
+    from crowdsift.io import ReadOptions
 
+
+@reads_votes()
 def simulate(
+    *,
     items: Annotated[int, typer.Option(help="How many items.")],
     comparisons: Annotated[int, typer.Option(help="How many votes.")],
     out: Annotated[
@@ -30,16 +36,16 @@ def simulate(
     like: Annotated[
         str | None, READS, typer.Option(help="A file of votes: each worker votes as often as one in it.")
     ] = None,
-    columns: Columns = None,
-    query: Query = None,
+    reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
     """Draw votes from a model with known scores and workers."""
     import crowdsift
+    from crowdsift.io import read_votes
 
     loads = None
     if like is not None:
-        votes = crowdsift.read(like, columns=mapping(columns), query=query or "")
+        votes = read_votes(like, reading)
         loads = votes.worker_loads()
         workers = len(loads) if workers is None else workers
     if workers is None:
@@ -65,20 +71,22 @@ def _interval(text: str) -> tuple[float, float]:
     return low, high
 
 
+@reads_votes()
 def spam(
     votes: Votes,
+    *,
     kind: Annotated[str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")],
     percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
     out: Annotated[Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker.")],
-    columns: Columns = None,
-    query: Query = None,
+    reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
+    from crowdsift.io import read_votes
     from crowdsift.lab import write_votes
 
-    comparisons = crowdsift.read(votes, columns=mapping(columns), query=query or "")
+    comparisons = read_votes(votes, reading)
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
     write_votes(spammed, out)
     if not comparisons.sides_known:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from crowdsift.io.databases import require_table, write_tables
     from crowdsift.io.files import (
         forget_written,
+        is_fit_folder,
         locked,
         read_files,
         replace_file,
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 # The names that commands use, by module. Each is loaded on first use (PEP 562).
 _HOMES = {
     "databases": "require_table write_tables",
-    "files": "forget_written locked read_files replace_file require_file require_folder require_separate written",
+    "files": "forget_written is_fit_folder locked read_files replace_file require_file require_folder "
+    "require_separate written",
     "formats.platforms": "write_review",
     "ingest": "read_votes",
     "items": "has_items read_capacities read_labels read_pair_queries read_prices",
@@ -36,6 +38,7 @@ __all__ = [
     "ReadOptions",
     "forget_written",
     "has_items",
+    "is_fit_folder",
     "locked",
     "masked",
     "offered",

@@ -267,6 +267,11 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
         raise RequestError(f"cannot write to {folder}: no permission in {nearest}")
 
 
+def is_fit_folder(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is the folder of a saved fit, and not of files of votes."""
+    return all(os.path.isfile(os.path.join(path, name)) for name in ("summary.json", "items.csv"))
+
+
 def read_files(source: Any) -> list[str]:
     """Return the existing files that a source of rows is read from."""
     # A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or the address of an

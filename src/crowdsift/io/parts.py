@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import InputError
-from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.files import TemporaryFolder, is_fit_folder
 from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
 from crowdsift.io.sql import literal, memory_limit, quoted
 from crowdsift.io.text import (
@@ -256,7 +256,7 @@ def expanded(source: str) -> list[str]:
 
 def _files_in(folder: str, source: str) -> list[str]:
     """Return the files of votes in a folder and those below it, hidden ones left out."""
-    if os.path.isfile(os.path.join(folder, "summary.json")) and os.path.isfile(os.path.join(folder, "items.csv")):
+    if is_fit_folder(folder):
         raise InputError("the folder of a fit, not of votes; name the files of votes", source=source)
     found = [
         os.path.join(where, name)
