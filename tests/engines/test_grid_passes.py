@@ -239,9 +239,9 @@ def test_bad_calls_are_refused():
     with pytest.raises(ValueError, match="no update yet"):
         sites.type_counts(np.ones(5))
     with pytest.raises(ValueError, match="at least two levels"):
-        sites.update(np.ones(1), np.ones(3), np.zeros(2), **how)
+        sites.update(SitePass(np.ones(1), np.ones(3), np.zeros(2), **how))
     with pytest.raises(ValueError, match="prior has 4 entries, expected 5"):
-        sites.update(np.array([1.0, 2.0]), np.ones(4), np.zeros(2), **how)
+        sites.update(SitePass(np.array([1.0, 2.0]), np.ones(4), np.zeros(2), **how))
 
 
 @pytest.mark.parametrize("types", SHAPES[:2])

@@ -12,7 +12,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import SidePrior
+from crowdsift.engines.grid import SidePrior, SitePass
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.warm import carried_over, kept_sites
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid, worker_types
@@ -180,10 +180,10 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
     for name in ("cpu", "reference"):
         engine = choose_engine(name, votes, 2)
         sites = engine.grid.sites(types, 2.0)
-        sites.update(prior.levels, prior.masses, means, **how)
+        sites.update(SitePass(prior.levels, prior.masses, means, **how))
         kept = kept_sites(sites)
         assert len(kept.worker) == sites.n_votes
-        sites.update(prior.levels, prior.masses, means, workers=moving, **how)
+        sites.update(SitePass(prior.levels, prior.masses, means, workers=moving, **how))
         after = kept_sites(sites)
         still = ~moving[after.worker]
         np.testing.assert_array_equal(after.nu[still], kept.nu[still])

@@ -99,7 +99,6 @@ class DatabaseSource(FileSource):
             part.source = self.source
 
     def close(self) -> None:
-        """See `Source.close`."""
         super().close()
         self._rows_in.close()
 

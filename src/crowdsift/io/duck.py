@@ -144,7 +144,6 @@ class FileSource(Source):
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
     ) -> int:
-        """See `Source.load`."""
         names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}
         self._reply = {name: f"r{place}" for place, name in enumerate(cut)}
@@ -273,20 +272,17 @@ class FileSource(Source):
         return out
 
     def kept(self) -> NDArray[np.bool_] | None:
-        """See `Source.kept`."""
         if not self._condition:
             return None
         return self._fetch("kept", np.zeros(self._starts[-1], bool))
 
     def broken(self) -> dict[int, str]:
-        """See `Source.broken`."""
         rows: dict[int, str] = {}
         for start, part in zip(self._starts, self._parts, strict=False):
             rows |= {start + row: reason for row, reason in part.broken.items()}
         return rows
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """See `Source.encode`."""
         column = self._stored(name)
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
         if name in self._coded:
@@ -341,7 +337,6 @@ class FileSource(Source):
         return own and name not in self._reply
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """See `Source.numbers`."""
         import duckdb
 
         column, out = self._column[name], np.full(self._starts[-1], np.nan)
@@ -358,7 +353,6 @@ class FileSource(Source):
             return out
 
     def value(self, name: str, row: int) -> Any:
-        """See `Source.value`."""
         column, coded = self._stored(name), name in self._coded
         joins = self._label_joins([name]) if coded else ""
         query = f"SELECT {'label' if coded else column}::VARCHAR FROM votes{joins}"
@@ -371,7 +365,6 @@ class FileSource(Source):
         return value
 
     def whole(self, name: str, row: int) -> Any:
-        """See `Source.whole`."""
         if name not in self._reply or name not in self._column:
             return self.value(name, row)
         query = f"SELECT {self._column[name]} FROM votes WHERE {self._place} = {row}"
@@ -392,7 +385,6 @@ class FileSource(Source):
         return np.concatenate(found)
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """See `Source.rows`."""
         stored = {name: self._stored(name) for name in names}
         columns = ", ".join(
             f"labels_{column}.label" if name in self._coded else f"votes.{column}" for name, column in stored.items()
@@ -416,11 +408,9 @@ class FileSource(Source):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Source.files`."""
         return tuple(part.source for part in self._parts)
 
     def refuse_copies(self) -> None:
-        """See `Source.refuse_copies`."""
         refuse_copies(self._parts, self._run)
 
     def hide(self, column: str, pseudonym: Callable[[Any], str]) -> None:
@@ -436,12 +426,10 @@ class FileSource(Source):
                 part.source = part.source.replace(folder, shown)
 
     def place(self, row: int) -> tuple[str, int]:
-        """See `Source.place`."""
         part = int(np.searchsorted(self._starts, row, side="right")) - 1
         return self._parts[part].source, row - self._starts[part] + 1
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """See `Source.write`."""
         import duckdb
 
         assert self._database is not None

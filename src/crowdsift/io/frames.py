@@ -35,13 +35,11 @@ class MemorySource(ArraySource):
     _kept: NDArray[np.bool_] | None = None
 
     def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
-        """See `Source.load`."""
         if condition:
             self._kept = meets(dict(self._columns), condition)
         return super().load(wanted, **cut)
 
     def kept(self) -> NDArray[np.bool_] | None:
-        """See `Source.kept`."""
         return self._kept
 
     def write(self, path: str, kind: str, added: Added) -> None:
@@ -93,15 +91,12 @@ class MeltedSource(MemorySource):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Source.files`."""
         return self._origin.files
 
     def place(self, row: int) -> tuple[str, int]:
-        """See `Source.place`."""
         return self._origin.place(int(self._row[row]))
 
     def close(self) -> None:
-        """See `Source.close`."""
         self._origin.close()
 
 
@@ -122,7 +117,6 @@ class FrameSource(Source):
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
     ) -> int:
-        """See `Source.load`."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         if condition:
             if hasattr(self._frame, "collect"):
@@ -134,11 +128,9 @@ class FrameSource(Source):
         return len(self._frame)
 
     def kept(self) -> NDArray[np.bool_] | None:
-        """See `Source.kept`."""
         return self._kept
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """See `Source.encode`."""
         import narwhals.stable.v1 as nw
 
         series = self._frame[name]
@@ -159,15 +151,12 @@ class FrameSource(Source):
         return labels["label"].to_list(), codes
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """See `Source.rows`."""
         return zip(*(self._frame[name].to_list() for name in names), strict=True)
 
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """See `Source.numbers`."""
         return as_numbers(self._frame[name].to_numpy())
 
     def value(self, name: str, row: int) -> Any:
-        """See `Source.value`."""
         value = self._frame[name][row]
         return value.item() if isinstance(value, np.generic) else value
 
@@ -422,11 +411,9 @@ class UnfoldedSource(ArraySource):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Source.files`."""
         return self._origin.files
 
     def place(self, row: int) -> tuple[str, int]:
-        """See `Source.place`."""
         return self._origin.place(int(self._row[row]))
 
     @property
@@ -453,5 +440,4 @@ class UnfoldedSource(ArraySource):
         return [self._texts.get(each, each) if type(each) is str else each for each in entries]
 
     def close(self) -> None:
-        """See `Source.close`."""
         self._origin.close()

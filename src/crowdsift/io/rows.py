@@ -193,7 +193,6 @@ class Selected(Source):
         return [labels[code] for code in used.tolist()], own
 
     def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
-        """See `Source.sorted_codes`."""
         found = self._base.sorted_codes(columns)
         if found is None:
             return None
@@ -202,24 +201,19 @@ class Selected(Source):
         return SortedCodes(found.labels[used], own, unclear)
 
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """See `Source.numbers`."""
         return self._base.numbers(name)[self._rows]
 
     def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
-        """See `Source.hashes`."""
         found = self._base.hashes(names)
         return None if found is None else found[self._rows]
 
     def value(self, name: str, row: int) -> Any:
-        """See `Source.value`."""
         return self._base.value(name, int(self._rows[row]))
 
     def whole(self, name: str, row: int) -> Any:
-        """See `Source.whole`."""
         return self._base.whole(name, int(self._rows[row]))
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """See `Source.rows`."""
         wanted = iter(self._rows.tolist())
         following = next(wanted, None)
         for number, entries in enumerate(self._base.rows(names)):
@@ -228,26 +222,21 @@ class Selected(Source):
                 following = next(wanted, None)
 
     def place(self, row: int) -> tuple[str, int]:
-        """See `Source.place`."""
         return self._base.place(int(self._rows[row]))
 
     @property
     def all_rows(self) -> Source:
-        """See `Source.all_rows`."""
         return self._base
 
     @property
     def written_names(self) -> tuple[str, ...]:
-        """See `Source.written_names`."""
         return self._base.written_names
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """See `Source.write`."""
         rows = self._rows if added.rows is None else self._rows[added.rows]
         self._base.write(path, kind, replace(added, rows=rows))
 
     def close(self) -> None:
-        """See `Source.close`."""
         self._base.close()
 
 

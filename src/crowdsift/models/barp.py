@@ -69,11 +69,9 @@ class BARP(LikelihoodModel):
         return replace(self, reduced=True), "reduced: no classes of items, the same as bt"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
-        """No bias."""
         return np.zeros(n_features)
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """Return the biases."""
         columns = {f"class_bias_{c + 1}": theta[:, c].copy() for c in range(theta.shape[1])}
         return WorkerEstimate(extra=columns)
 

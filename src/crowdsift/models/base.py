@@ -299,8 +299,8 @@ class Model(ABC):
         return self, ""
 
     @abstractmethod
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
-        """Fit the model to the comparisons of the engine."""
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
+        """Fit the model to the comparisons of the engine, from `start` where there is one."""
 
     def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
         """Fit the model with features of items, where it has a use for them."""
@@ -336,7 +336,7 @@ class Model(ABC):
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Fit the model from where an earlier fit ended, or was cut short."""
-        raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
+        return self.estimate(engine, progress, start)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
         """Score nearly the same votes for a search; return where to continue, None to fit again."""

@@ -36,12 +36,7 @@ class BoltzmannModel(Model):
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """From the iterate `start` where there is one."""
 
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes."""
         slopes = np.ascontiguousarray(estimate.theta[:, 0])
         return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 

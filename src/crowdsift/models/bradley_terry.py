@@ -106,12 +106,7 @@ class BradleyTerry(Model):
             precision=precision,
         )
 
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes."""
         ones = np.ones(engine.facts.n_workers)
         return required(engine.slopes).log_likelihood(estimate.scores, ones)
 

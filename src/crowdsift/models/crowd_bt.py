@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.models.base import WorkerEstimate
-from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.models.likelihood import ReliabilityModel
 from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CrowdBT(LikelihoodModel):
+class CrowdBT(ReliabilityModel):
     """P(w beats l | s) = β_s σ(d) + (1 - β_s) σ(-d), β_s in [0, 1] (Chen et al., 2013).
 
     Here a reliability of ½ is that of a worker who clicks at random.
@@ -40,13 +40,8 @@ class CrowdBT(LikelihoodModel):
 
     name: ClassVar[str] = "crowd-bt"
     likelihood: ClassVar[str] = "flipped-logit"
-    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     truthful: ClassVar[float | None] = 1.0
-
-    def start(self, n_features: int) -> NDArray[np.float64]:
-        """β of every worker."""
-        return np.array([self.start_reliability])
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
         """β, of which ½ is random."""

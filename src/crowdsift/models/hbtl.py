@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.models.likelihood import ReliabilityModel
 from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HBTL(LikelihoodModel):
+class HBTL(ReliabilityModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s in [-1, 1] (Jin et al., 2020).
 
     Parameters
@@ -33,16 +33,9 @@ class HBTL(LikelihoodModel):
     True
     """
 
-    start_reliability: float = 0.8
-
     name: ClassVar[str] = "hbtl"
     likelihood: ClassVar[str] = "scaled-logit"
-    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-
-    def start(self, n_features: int) -> NDArray[np.float64]:
-        """β of every worker."""
-        return np.array([self.start_reliability])
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """σ(β d)."""

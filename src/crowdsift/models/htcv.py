@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.models.likelihood import ReliabilityModel
 from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HTCV(LikelihoodModel):
+class HTCV(ReliabilityModel):
     """P(w beats l | s) = Φ(β_s (r_w - r_l)/√2), β_s ≥ 0 (Thurstone, 1927; Jin et al., 2020).
 
     Parameters
@@ -33,19 +33,12 @@ class HTCV(LikelihoodModel):
     True
     """
 
-    start_reliability: float = 0.8
-
     name: ClassVar[str] = "htcv"
     free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "scaled-probit"
-    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
     # Workers at β = 0, which no vote can move alone, make many minima.
     stages: ClassVar[tuple[float, ...]] = tuple(10.0 ** (k / 2) for k in range(6, 0, -1))
-
-    def start(self, n_features: int) -> NDArray[np.float64]:
-        """β of every worker."""
-        return np.array([self.start_reliability])
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """Φ(β d/√2)."""

@@ -43,14 +43,6 @@ class LikelihoodModel(Model):
     truthful: ClassVar[float | None] = None  # see WorkerElimination
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        start, (low, high) = getattr(self, "start_reliability", None), self.bounds
-        if start is not None and not max(low, -_MOST) <= start <= min(high, _MOST):
-            raise RequestError(
-                f"{self.name}: start_reliability must be from {max(low, -_MOST):g} to {min(high, _MOST):g}, not {start}"
-            )
-
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """Return the comparisons without features that this method has no use for."""
         return comparisons.with_features(None)
@@ -64,7 +56,6 @@ class LikelihoodModel(Model):
         return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Newton steps from scores 0 and θ₀."""
         objective = WorkerElimination(
             engine, self.likelihood, self.penalty, self.start(engine.facts.n_features), self.bounds, self.truthful
         )
@@ -91,11 +82,26 @@ class LikelihoodModel(Model):
             return None
         return ScorePrecision.of(objective.laplacian(), engine.facts, self.penalty)
 
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of the engine's votes at an estimate made from others."""
         passes = required(engine.likelihood)
         return passes.derivatives(self.likelihood, estimate.scores, estimate.theta).value
+
+
+@dataclass(frozen=True)
+class ReliabilityModel(LikelihoodModel):
+    """A likelihood method in which a worker has a reliability β and nothing else."""
+
+    start_reliability: float = 0.8
+
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = max(self.bounds[0], -_MOST), min(self.bounds[1], _MOST)
+        if not low <= self.start_reliability <= high:
+            raise RequestError(
+                f"{self.name}: start_reliability must be from {low:g} to {high:g}, not {self.start_reliability}"
+            )
+
+    def start(self, n_features: int) -> Vector:
+        return np.array([self.start_reliability])

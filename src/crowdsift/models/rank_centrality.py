@@ -81,10 +81,6 @@ class RankCentrality(Model):
         value = self._log_likelihood(engine, scores)
         return Estimate(scores, value, rule, trace=[])
 
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""
         return self._log_likelihood(engine, estimate.scores)

@@ -194,8 +194,10 @@ class Sift(Model):
                 f"{most} (dimensions={most}) or auto"
             )
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Run expectation propagation from all starts; informative workers decide the sign."""
+        if start is not None:
+            return self.resume(engine, start, progress)
         refuse_dimensions(engine, self._asked)
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
         return self._with_dimensions(self._estimate(run, engine), engine)

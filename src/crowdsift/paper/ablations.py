@@ -80,11 +80,9 @@ class Ablations(RealExperiment):
         return tuple(name for name, (_, grid) in methods.items() if setting["value"] in grid)
 
     def cost(self, setting: Setting) -> float:
-        """Return the larger set takes longer."""
         return len(self.methods(setting)) * (1.0 if setting["data"] == "passage" else 10.0)
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """Methods with one hyper-parameter at another value."""
         return [self._run(setting, name) for name in methods]
 
     def _run(self, setting: Setting, name: str) -> Record:
@@ -114,7 +112,6 @@ class Ablations(RealExperiment):
         return self._defaults[data, name]
 
     def page(self, records: list[Record]) -> Page:
-        """One table a data set and parameter."""
         found = cells(records)
         names = list(dict.fromkeys(key[0] for key in found))
         parts = [_INTRODUCTION, _mirror(found)]

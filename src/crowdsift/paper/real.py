@@ -37,7 +37,6 @@ class Real(RealExperiment):
         return size * (1.0 if setting["penalty"] == "default" else 30.0)
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """Methods on one data set."""
         votes = self.data(setting["data"]).votes
         tune = setting["penalty"] == "left-out"
         return [self.record(setting, votes, name, tune) for name in methods]
@@ -67,7 +66,6 @@ class Real(RealExperiment):
         return Page("\n".join(parts), [], tables)
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
-        """Each data set by itself."""
         found = cells(records)
         result = {}
         for key in found:

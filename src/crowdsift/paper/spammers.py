@@ -50,7 +50,6 @@ class Spammers(RealExperiment):
         ]
 
     def cost(self, setting: Setting) -> float:
-        """As the number of votes."""
         return float(_SIZE[setting["data"]] * (1.0 + setting["percent"] / 100.0))
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:

@@ -113,7 +113,6 @@ class Synthetic(Experiment):
         return float(0.5 + setting["items"] / 200 + setting["workers"] / 800 + setting["comparisons"] / 4e4)
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """Methods on one simulated crowd."""
         from crowdsift.lab.simulation import simulate
 
         drawn = simulate(
@@ -139,7 +138,6 @@ class Synthetic(Experiment):
         return records
 
     def page(self, records: list[Record]) -> Page:
-        """Our means beside the published ones, sweep by sweep."""
         found = cells(records)
         published = Published("synthetic", _NAMES, self.options.data)
         parts = [seeds_text(found), _agreement(found, published)]
@@ -157,7 +155,6 @@ class Synthetic(Experiment):
         )
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
-        """Each range of reliabilities by itself."""
         found = cells(records)
         return {
             f"β in {beta}": standing({k: v for k, v in found.items() if k[0] == beta}, judged_by) for beta in RANGES

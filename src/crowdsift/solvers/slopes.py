@@ -276,7 +276,6 @@ class WorkerSlopes(CommonSlope):
         return step._replace(x=best * across - x)
 
     def workers(self) -> Vector | None:
-        """Return the slopes at the last point stepped from."""
         return self._from
 
     def start_from(self, slopes: Vector) -> None:

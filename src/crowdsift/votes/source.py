@@ -272,22 +272,18 @@ class ArraySource(Source):
         return len(self._columns[[*wanted, *replies, *prompts][0]])
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """See `Source.encode`."""
         column = self._columns[name]
         if name in self._cut:
             column = as_column(list(map(self._cut[name], column.tolist())))
         return factorize(column)
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """See `Source.rows`."""
         return zip(*(self._columns[name].tolist() for name in names), strict=True)
 
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """See `Source.numbers`."""
         return as_numbers(self._columns[name])
 
     def value(self, name: str, row: int) -> Any:
-        """See `Source.value`."""
         return self._columns[name][row : row + 1].tolist()[0]
 
 

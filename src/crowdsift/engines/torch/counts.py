@@ -58,7 +58,6 @@ class TorchMargins(TorchOperator):
         self._votes, self._prior = votes, prior
 
     def product(self, v: Tensor) -> Tensor:
-        """Return the product with a tensor."""
         votes = self._votes
         votes.passes += 1
         sums = votes.item_sums(0.5 * v.abs().max())

@@ -164,7 +164,6 @@ class Reduced(TorchOperator):
         self._votes, self._a, self._b, self._inverse = votes, a, b, inverse
 
     def product(self, v: Tensor) -> Tensor:
-        """Return the product with a tensor."""
         votes = self._votes
         votes.passes += 1
         d = v.index_select(0, votes.first) - v.index_select(0, votes.second)

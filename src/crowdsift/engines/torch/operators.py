@@ -123,12 +123,10 @@ class PairLaplacian(TorchOperator):
         self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
 
     def product(self, v: Tensor) -> Tensor:
-        """Return the product with a tensor."""
         scale = FixedPoint(self._bound * (2.0 * v.abs().max()), self._most)
         return laplacian_product(self._low, self._high, self._weight, v, scale, self._runs)
 
     def diagonal_there(self) -> Tensor:
-        """Return the diagonal as a tensor."""
         if self._diagonal is not None:
             return self._diagonal
         scale = FixedPoint(self._bound, self._most)

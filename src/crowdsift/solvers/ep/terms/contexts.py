@@ -70,7 +70,6 @@ class Contexts(Term):
         return replace(settings, contexts=False)
 
     def applies(self, run: Propagation) -> bool:
-        """Return whether contexts may be tried."""
         return run.settings.contexts
 
     def begin(self, run: Propagation) -> Propagation | None:

@@ -66,7 +66,6 @@ class Covariates(Term):
     )
 
     def given(self, settings: Settings) -> bool:
-        """Return whether there are covariates."""
         return settings.covariates is not None
 
     def applies(self, run: Propagation) -> bool:

@@ -160,7 +160,6 @@ class GroupPrior(ItemPrior):
         self.deviations = np.full(len(self.deviations), value)
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Return the means of the nodes; see the base."""
         self._factorise(system)
         return self._means if self._definite else start
 

@@ -78,11 +78,9 @@ class Features(Term):
     variance = "the share of each block of features, by MacKay's fixed point"
 
     def given(self, settings: Settings) -> bool:
-        """Return whether there are features."""
         return bool(settings.item_features)
 
     def applies(self, run: Propagation) -> bool:
-        """Return whether there are features."""
         return self.given(run.settings)
 
     def attempt(self, run: Propagation) -> Propagation:
