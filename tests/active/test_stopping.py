@@ -11,21 +11,31 @@ import pytest
 import crowdsift
 from crowdsift.active.beliefs import Joint
 from crowdsift.active.plan import Plan, plan
-from crowdsift.active.stopping import Goal, log_evidence, sentence, stopping
+from crowdsift.active.stopping import Goal, sentence, stopping
 from crowdsift.errors import RequestError
+from crowdsift.numeric.distributions import log_evidence, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
 
 
 def test_evidence_is_a_bayes_factor():
-    """Against a plain sum: the mean likelihood ratio of d > 0 under the prior."""
+    """Against a plain sum: the likelihood ratio, summed over d > 0 by the prior."""
     m, v = 0.6, 0.2  # the posterior of the prior N(0, 2) and a Gaussian likelihood
     precision = 1.0 / v - 0.5
     centre = m / v / precision
     d = np.linspace(0.0, 12.0, 400_001)
-    prior = 2.0 * np.exp(-(d**2) / 4.0) / np.sqrt(4.0 * np.pi)
+    prior = np.exp(-(d**2) / 4.0) / np.sqrt(4.0 * np.pi)
     ratio = np.exp(-0.5 * precision * ((d - centre) ** 2 - centre**2))
     expected = np.log((prior * ratio).sum() * (d[1] - d[0]))
     assert log_evidence(np.array([m]), np.array([v]))[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_difference_is_settled_at_the_settling_precision():
+    differences = np.array([0.02, 0.3, 1.0, 4.0])
+    needed = settling_precision(differences, 0.95)
+    assert log_evidence(differences, 1.0 / needed)[:3] == pytest.approx(np.log(20.0), abs=1e-9)
+    assert needed[3] == 0.5  # the precision before any vote
+    assert (settling_precision(differences, 0.99) > needed)[:3].all()
+    assert settling_precision(np.zeros(1))[0] > 1e15
 
 
 def test_the_evidence_of_equal_items_rarely_grows_large():
@@ -42,7 +52,7 @@ def test_the_evidence_of_equal_items_rarely_grows_large():
             if stopping(belief, Goal(1), 0.9).settled:
                 wrong += 1
                 break
-    assert wrong <= 0.2 * runs  # either item may be claimed, with an error of 0.1 each
+    assert wrong <= 0.1 * runs
 
 
 def test_goals_are_claims_about_sets_and_orders():

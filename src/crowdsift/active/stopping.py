@@ -1,11 +1,10 @@
 """When a study may stop: evidence that stays valid although one looks after every vote.
 
-Two items have a difference d of scores, with d ~ N(0, s₀²) before the votes and N(m, s²) after them. The evidence that
-the first is better is the ratio of the densities at d = 0 before and after, times 2 Φ(m/s): the Bayes factor of d > 0
-against d = 0. While d ≤ 0 is true its expectation is at most 1 whenever one looks (it is a supermartingale), so that it
-ever exceeds 1/α with a probability of at most α (Ville's inequality). A statement about several pairs shares α among
-all pairs that could make it wrong. That m and s come from an approximate Gaussian posterior is the one gap in the
-argument; docs/guides/collect.md has the error found by simulation.
+A goal is settled when `log_evidence` is at least log(boundaries/α) for every pair that the claim puts in order. The
+best K items have one boundary, between the items K and K + 1; a ranking has one between all neighbours. A wrong claim
+puts at least the two items at one boundary in the wrong order, and that has a probability of at most α/(2 boundaries)
+by Ville's inequality. Where more than two items are tied, each claim has more pairs to prove, and errors are rarer.
+That, and that an approximate Gaussian posterior is good enough, was checked by simulation: docs/research/asking.md.
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.numeric.distributions import SURE, log_evidence
 
 if TYPE_CHECKING:
     from crowdsift.active.beliefs import Belief, Codes
-    from crowdsift.numeric import Vector
 
-_PRIOR = 2.0  # variance of a difference of two scores before any vote
 _NAMED = 5  # items in a sentence
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -83,27 +80,19 @@ def checked_confidence(confidence: float) -> float:
     return confidence
 
 
-def log_evidence(mean: Vector, variance: Vector) -> Vector:
-    """Return the logarithm of the evidence that differences are above 0."""
-    z = mean / np.sqrt(variance)
-    chance = np.maximum(np.asarray(normal_cdf(z)), 1e-300)
-    return np.asarray(np.log(2.0 * chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))
-
-
-def stopping(belief: Belief, goal: Goal, confidence: float = 0.95) -> Stopping:
+def stopping(belief: Belief, goal: Goal, confidence: float = SURE) -> Stopping:
     """Say whether a goal is settled, with an error of at most 1 - confidence over the study."""
     order = np.argsort(-belief.mean, kind="stable")
     n, top = len(order), goal.top
     if top:
         a, b = (each.ravel() for each in np.meshgrid(order[:top], order[top:], indexing="ij"))
-        pairs = top * (n - top)
     else:  # the order is settled if every item is above the next one
         a, b = order[:-1], order[1:]
-        pairs = n * (n - 1) // 2
+    boundaries = 1 if top else n - 1
     found = log_evidence(belief.mean[a] - belief.mean[b], belief.variance(a, b))
-    enough = found >= log(pairs / (1.0 - confidence))
+    enough = found >= log(boundaries / (1.0 - confidence))
     weakest = float(found.min())
-    reached = max(0.0, 1.0 - pairs * float(np.exp(-min(weakest, 700.0))))
+    reached = max(0.0, 1.0 - boundaries * float(np.exp(-min(weakest, 700.0))))
     still = np.unique(np.concatenate([a[~enough], b[~enough]]))
     return Stopping(order[: top or n], reached, bool(enough.all()), still)
 

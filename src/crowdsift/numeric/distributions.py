@@ -127,3 +127,37 @@ def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vec
     """Return the limits of normal intervals; NaN without standard deviations."""
     half = np.full(len(centre), np.nan) if sd is None else half_width(level) * sd
     return centre - half, centre + half
+
+
+SURE = 0.95  # how sure a study must be of its goal, where nothing else is asked for
+_PRIOR = 2.0  # variance of a difference of two scores before any vote
+
+
+def log_evidence(mean: Vector, variance: Vector) -> Vector:
+    """Return the logarithm of the evidence that differences of scores are above 0.
+
+    The evidence is the Bayes factor against d = 0 of d ~ N(0, 2) before the votes and N(mean, variance) after them, as
+    far as it comes from d > 0. While d = 0 is true, its expectation and that of the evidence for d < 0 add up to 1
+    whenever one looks. So either exceeds 1/α, ever, with a probability of at most α (Ville's inequality); if d < 0, the
+    evidence for d > 0 does with at most α/2.
+    """
+    z = mean / np.sqrt(variance)
+    chance = np.maximum(np.asarray(normal_cdf(z)), 1e-300)
+    return np.asarray(np.log(chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))
+
+
+def settling_precision(mean: Vector, confidence: float = SURE) -> Vector:
+    """Return the precision at which differences are settled, if they are as estimated.
+
+    This is the rule of `crowdsift plan` and `ask` for one pair: the evidence of `log_evidence` reaches
+    1/(1 - confidence), an error that holds although one looks after every vote. It takes about four times the votes
+    after which one look at an interval would find the same difference. The estimate is taken for the truth; `plan`
+    also counts how uncertain it is. A difference of 0 needs infinitely many votes.
+    """
+    needed = -np.log(1.0 - confidence)
+    square = np.maximum(np.abs(mean), 1e-9) ** 2
+    result = np.full(len(square), 1.0 / _PRIOR)
+    for _ in range(50):  # each step reduces the error tenfold
+        chance = np.asarray(normal_cdf(np.sqrt(result * square)))
+        result = np.maximum((2.0 * (needed - np.log(chance)) + np.log(_PRIOR * result)) / square, 1.0 / _PRIOR)
+    return result

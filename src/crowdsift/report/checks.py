@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from crowdsift.errors import CrowdsiftError
-from crowdsift.numeric.distributions import half_width
+from crowdsift.numeric.distributions import SURE, half_width, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.dimensions import direction_sentence
 from crowdsift.results.predict import difference_sd
@@ -155,22 +155,22 @@ def _crowd(fit: Fit) -> list[str]:
 
 
 def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
-    # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
+    # By the rule of `crowdsift plan`, if the differences are as estimated. A vote of a typical worker on a pair adds
+    # b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
     if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # trusted ones count
         return []
     score = fit.item_table["score"].astype(np.float64)
     lead, error = score[0] - score[rivals], difference_sd(fit, 0 * rivals, rivals)
     p = sigmoid(slope * lead)
-    with np.errstate(divide="ignore"):
-        wanted = (half_width(fit.level) / lead) ** 2 - error**-2
+    wanted = settling_precision(lead) - error**-2
     votes = float(np.maximum(wanted / (slope**2 * p * (1.0 - p)), 1.0).sum())
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
     return [
-        f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would decide between these, "
-        "if the difference is as estimated."
+        f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
+        f"{100 * SURE:.0f} %, if the difference is as estimated."
     ]
 
 
