@@ -1,6 +1,6 @@
 """What `crowdsift ask` promises: replays of recorded votes, plans, load, and kills.
 
-Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME]``.
+Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME] [--most N]``.
 
 ``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer is
 a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after every
@@ -91,9 +91,9 @@ def study(
     return votes, state.claim.tolist() if state.settled else []
 
 
-def _replayed(name: str, goal: str, arm: str, seed: int) -> tuple[int, bool]:
+def _replayed(name: str, goal: str, arm: str, most: int, seed: int) -> tuple[int, bool]:
     items, _, order, draw = _cached(name)
-    votes, claim = study(items, draw, goal, arm, seed)
+    votes, claim = study(items, draw, goal, arm, seed, most=most)
     top = 1 if goal == "first" else 3
     return votes, bool(claim) and set(claim) != set(order[:top].tolist())
 
@@ -107,21 +107,21 @@ def _cached(name: str) -> Any:
     return _known[name]
 
 
-def replay(names: list[str], runs: int, goals: list[str], processes: int) -> None:
+def replay(names: list[str], runs: int, goals: list[str], processes: int, most: int = MOST) -> None:
     with ProcessPoolExecutor(processes) as pool:
         for name in names:
             for goal in goals:
                 mean = {}
                 for arm in ("chosen", "random"):
                     begin = time.perf_counter()
-                    found = list(pool.map(partial(_replayed, name, goal, arm), range(runs)))
+                    found = list(pool.map(partial(_replayed, name, goal, arm, most), range(runs)))
                     votes = np.array([each[0] for each in found])
                     wrong = sum(each[1] for each in found)
                     mean[arm] = votes.mean()
                     print(
                         f"{name:8s} {goal:6s} {arm:7s} wrong {wrong:3d} of {runs}; votes: mean "
                         f"{votes.mean():7.1f}, median {np.median(votes):6.0f}, 90 % "
-                        f"{np.quantile(votes, 0.9):6.0f}; unsettled {int((votes >= MOST).sum())}; "
+                        f"{np.quantile(votes, 0.9):6.0f}; unsettled {int((votes >= most).sum())}; "
                         f"{time.perf_counter() - begin:.0f} s",
                         flush=True,
                     )
@@ -246,9 +246,10 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--goals", nargs="*", default=["first", "top-3"])
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--most", type=int, default=MOST, help="where replays end, settled or not")
     given = parser.parse_args()
     if given.what == "replay":
-        replay(given.data, given.runs, given.goals, given.processes)
+        replay(given.data, given.runs, given.goals, given.processes, given.most)
     elif given.what == "plan":
         plans(min(given.runs, 100), given.processes)
     elif given.what == "load":

@@ -168,6 +168,6 @@ def _need(
             difference = float(belief.mean[one] - belief.mean[two])
             step, shrink, _ = answer(difference, variance, won, _ONE, _ONE)
             belief.move(one, two, step, shrink)
-            state.join(one, two)
+            state.note(one, two)
         made += size
     return made

@@ -323,7 +323,7 @@ class Selector:
             difference, variance, outcome, state.types[s], state.share[s], state.offset(s, a, b)
         )
         state.belief.move(a, b, step, shrink)
-        state.join(a, b)
+        state.note(a, b)
         state.votes[s] += 1
 
     # --- votes ------------------------------------------------------------------------------
@@ -489,10 +489,12 @@ def prior_state(items: int, workers: int) -> State:
     """Return the beliefs about items and workers without votes."""
     component = np.arange(items)
     belief: Belief = Independent(np.zeros(items), np.ones(items), component.copy())
+    on_pair = None
     if items <= ALL_PAIRS:
-        belief = Joint.of(np.zeros(items), np.zeros((items, items)), component)
+        on_pair = np.zeros((items, items))
+        belief = Joint.of(np.zeros(items), on_pair, component)
     types = np.tile(_newcomer(), (workers, 1))
-    return State(belief, component, _newcomer(), types, _even(workers), np.zeros(workers))
+    return State(belief, component, _newcomer(), types, _even(workers), np.zeros(workers), on_pair=on_pair)
 
 
 def fitted_state(found: Fit, votes: Comparisons) -> State:
@@ -502,9 +504,12 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     if posterior is None or posterior.sd is None:
         raise RequestError(f"{found.method} has no posterior to choose by; use sift or bt")
     belief: Belief
-    covariance = posterior.covariance
+    covariance, on_pair = posterior.covariance, None
     if covariance is not None:
         belief = Joint.of(mean, covariance, component)
+        on_pair = np.zeros(covariance.shape)
+        np.add.at(on_pair, (votes.first, votes.second), votes.weight)
+        on_pair += on_pair.T
     else:
         belief = Independent(mean, posterior.sd**2, component.copy())
     loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
@@ -512,7 +517,7 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     if not population.any():  # no worker saw a difference: only a new one can add something
         population = _newcomer()
     dimensions = None if posterior.dimensions is None else posterior.dimensions.with_strangers()
-    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions)
+    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions, on_pair)
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
