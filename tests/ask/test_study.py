@@ -380,6 +380,35 @@ def test_a_withdrawn_judge_is_gone(server):
     assert b"eve" not in owner.call("/api/study/votes.csv")[1]
 
 
+def test_a_budget_of_money_counts_the_prices_of_judges(tmp_path, items):
+    (tmp_path / "workers.csv").write_text("worker,panel\nann,human\nbot,llm\n")
+    words = ("--workers", "workers.csv", "--price", "human=1,llm=0.25", "--budget", "1.5")
+    server = Server(tmp_path, "items.csv", *words)
+    try:
+        with (tmp_path / "study.sqlite.links.csv").open() as file:
+            links = {row["name"]: row["link"].partition("#")[2] for row in csv.DictReader(file)}
+        ann, bot, owner = (Client(server.port, token) for token in (links["ann"], links["bot"], server.owner))
+        ann.begin()
+        ann.vote()
+        bot.begin()
+        bot.vote()
+        assert bot.begin()["state"] == "open"
+        last = bot.vote()
+        assert bot.begin()["state"] == "spent"
+        study = owner.call("/api/study")[1]
+        assert (study["cost"], study["budget"], study["answers"]) == (1.5, 1.5, 3)
+        assert bot.call("/api/undo", {"id": last["id"]})[1]["state"] == "open"
+    finally:
+        server.stop()
+    (tmp_path / "workers.csv").write_text("worker,panel\neve,human\n")
+    again = [sys.executable, "-m", "crowdsift", "ask", "--port", "0", "--workers", "workers.csv"]
+    done = subprocess.run(again, capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "crowdsift: error: 'eve' has no price; give --price again with --workers\n",
+    )
+
+
 def test_a_paused_study_asks_nothing_but_takes_answers(server):
     owner, dan = Client(server.port, server.owner), joined(server, "dan")
     assert owner.call("/api/study/state", {"state": "paused"})[1]["state"] == "paused"
@@ -453,6 +482,8 @@ def test_kills_lose_no_vote_and_store_none_twice(tmp_path):
         (("items.csv", "--consent", "missing.md"), "--consent missing.md: cannot be read"),
         (("items.csv", "--workers", "missing.csv"), "missing.csv: no such file"),
         (("items.csv", "--port", "70000"), "--port"),
+        (("items.csv", "--price", "human=1"), "--price needs --workers FILE"),
+        (("items.csv", "--budget", "0"), "--budget is above 0"),
         ((), "study.sqlite: no such study; give a file of items"),
         (("items.csv", "--demo"), "--demo brings its own items"),
     ],

@@ -299,7 +299,8 @@ class Application:
     def state(self) -> str:
         """Return open, paused, closed, settled or spent."""
         settings = self.store.settings
-        if settings["state"] == "open" and self.store.answers >= (settings.get("budget") or 1e18):
+        spent = self.store.cost + 1e-9 if settings.get("prices") else self.store.answers
+        if settings["state"] == "open" and spent >= (settings.get("budget") or 1e18):
             return "spent"
         return str(settings["state"])
 
@@ -402,7 +403,7 @@ class Application:
             raise HTTPException(410, "you have withdrawn, and your votes are deleted")
         if stored:
             judge.votes.append(vote)
-            self.store.answers += answer != "skip"
+            self.store.count(judge, vote)
             self.chooser.note(vote.left, vote.right)
             self._changed.set()
         held = body.get("held")
@@ -422,7 +423,7 @@ class Application:
         answer: dict[str, Any] = {}
         if judge.votes and judge.votes[-1].id == vote_id:
             last = judge.votes.pop()
-            self.store.answers -= last.answer != "skip"
+            self.store.count(judge, last, -1)
             self._changed.set()
             again = Question(judge.code, last.left, last.right, last.gold, secrets.token_hex(8), int(time.time()))
             answer["question"] = self._asked_question(again)
@@ -434,7 +435,8 @@ class Application:
         judge = self._require_judge(request)
         judge.withdrawn = True
         await asyncio.wrap_future(self.store.withdraw(judge))
-        self.store.answers -= sum(each.answer != "skip" for each in judge.votes)
+        for vote in judge.votes:
+            self.store.count(judge, vote, -1)
         judge.votes.clear()
         self._changed.set()
         return JSONResponse({"withdrawn": True})
@@ -465,6 +467,7 @@ class Application:
                 **shown,
                 "state": self.state,
                 "answers": self.store.answers,
+                "cost": round(self.store.cost, 6) if settings.get("prices") else None,
                 "items": len(self.store.items),
                 "judges": judges,
                 "result": result,

@@ -11,6 +11,7 @@ import socket
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _DEFAULTS = {
     "repeat": False,
     "gold_rate": 0.1,
     "consent": "",
+    "prices": None,  # of a vote of every judge; the budget then counts money
 }
 DEMO = Path(__file__).parent / "demo.csv"
 OWNER, EVERYONE = "(study page)", "(open link)"
@@ -83,6 +85,8 @@ def _check(settings: Mapping[str, Any], items: int) -> None:
     checked_confidence(settings["confidence"])
     if not 0 <= settings["gold_rate"] < 1:
         raise RequestError(f"--gold-rate is at least 0 and below 1, not {settings['gold_rate']!r}")
+    if not all(0 <= price < inf for price in (settings.get("prices") or {}).values()):
+        raise RequestError("--price: a price is a number that is not below 0")
     if not str(settings["question"]).strip() or len(settings["question"]) > 300:
         raise RequestError("--question needs 1 to 300 characters")
 
@@ -103,6 +107,8 @@ def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | Non
     """Return the links of a study. A file beside it keeps them; the study has only their hashes."""
     # With `workers` every judge has a link, and there is no open one. `renew` makes new links for all; old ones then no
     # longer work.
+    if (prices := store.settings.get("prices")) and (missing := [each for each in workers or {} if each not in prices]):
+        raise RequestError(f"{missing[0]!r} has no price; give --price again with --workers")
     file = store.path.with_name(store.path.name + ".links.csv")
     kept: dict[str, str] = {}
     if file.exists() and not renew:

@@ -173,13 +173,13 @@ class Store:
             "SELECT code, worker, token, capacity, consented, withdrawn FROM judges ORDER BY code"
         ):
             self.judges[code] = Judge(code, worker, digest, capacity, consented is not None, withdrawn is not None)
-        self.answers = 0
-        for judge, *vote in read(
+        self.answers, self.cost = 0, 0.0  # votes, and what they cost by the prices of judges
+        for code, *row in read(
             "SELECT judge, id, left_content, right_content, answer, milliseconds, gold "
             "FROM answers WHERE answer IS NOT NULL ORDER BY rowid"
         ):
-            self.judges[judge].votes.append(Vote(*vote))
-            self.answers += vote[3] != "skip"
+            self.judges[code].votes.append(Vote(*row))
+            self.count(self.judges[code], self.judges[code].votes[-1])
         self.by_digest = {each.digest: each for each in self.judges.values() if each.digest}
         self.by_name = {each.worker: each for each in self.judges.values()}
 
@@ -272,6 +272,12 @@ class Store:
         if known.digest is not None:
             self.by_digest[known.digest] = known
         return known
+
+    def count(self, judge: Judge, vote: Vote, times: int = 1) -> None:
+        """Count a vote, or with -1 one that is gone; skipping costs nothing."""
+        if vote.answer != "skip":
+            self.answers += times
+            self.cost += times * (self.settings.get("prices") or {}).get(judge.worker, 0.0)
 
     def add_vote(self, judge: Judge, vote: Vote, question: str) -> Future[list[int]]:
         """Store a vote, unless its id is known or its question has an answer."""

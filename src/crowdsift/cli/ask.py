@@ -1,6 +1,8 @@
 """`crowdsift ask` and `crowdsift plan`."""
 
+import math
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +40,7 @@ Judges = Annotated[
 ]
 GoalText = Annotated[str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")]
 Confidence = Annotated[float | None, typer.Option(help="How sure the answer must be; 0.95 by default.")]
-Budget = Annotated[int | None, typer.Option(help="The most votes in all.", min=1)]
+Budget = Annotated[float | None, typer.Option(help="The most votes in all; with --price the most money.")]
 GoldPairs = Annotated[
     str | None, READS, typer.Option(help="Pairs of known order to check judges by: a file with winner and loser.")
 ]
@@ -67,6 +69,7 @@ def ask(
     goal: GoalText = None,
     confidence: Confidence = None,
     budget: Budget = None,
+    price: opt.Price = None,
     gold: GoldPairs = None,
     gold_rate: GoldRate = None,
     ties: Ties = None,
@@ -89,11 +92,15 @@ def ask(
         items, goal = str(server.DEMO), goal or "first"
         question = question or "Which explanation of the blue sky would help a child more?"
         study = Path("demo.sqlite") if study == STUDY else study
+    if budget is not None and not 0 < budget < math.inf:
+        raise RequestError(f"--budget is above 0, not {budget!r}")
+    prices = opt.prices(price, workers)
     given = {
         "question": question,
         "goal": goal,
         "confidence": confidence,
         "budget": budget,
+        "prices": prices and {str(worker): each for worker, each in prices.items()},
         "gold_rate": gold_rate,
         "ties": ties,
         "skip": skip,
@@ -101,15 +108,15 @@ def ask(
         "consent": None if consent is None else _text(consent),
     }
     judges = None if workers is None else _judges(workers)
-    listening = server.bind(host, port)
-    try:
+    with ExitStack() as failing:
+        listening = server.bind(host, port)
+        failing.callback(listening.close)
         store = server.open_study(study, items, given, gold)
-    except BaseException:
-        listening.close()
-        raise
-    shown = f"[{host}]" if ":" in host else host
-    base = (address or f"http://{shown}:{listening.getsockname()[1]}").rstrip("/")
-    links = server.issue_links(store, base, judges, new_links)
+        failing.callback(store.close)
+        shown = f"[{host}]" if ":" in host else host
+        base = (address or f"http://{shown}:{listening.getsockname()[1]}").rstrip("/")
+        links = server.issue_links(store, base, judges, new_links)
+        failing.pop_all()
 
     def started() -> None:
         print_text(_announcement(links, study))

@@ -1,7 +1,7 @@
 """`crowdsift next`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,6 @@ from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import load_or_read, reads_votes
 from crowdsift.cli.terminal import print_text, say, to_json
-from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     from crowdsift.io import ReadOptions
@@ -38,28 +37,6 @@ Reask = Annotated[
         "judged is least certain.",
     ),
 ]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        help="What a vote of each panel costs, as human=1,llm=0.01; --workers then has a column "
-        "panel, and who tells most for the money is asked."
-    ),
-]
-
-
-def _prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
-    from crowdsift.io import read_prices
-
-    if text is None:
-        return None
-    if workers in (None, "all"):
-        raise RequestError("--price needs --workers FILE with the columns worker and panel")
-    given = opt.mapping(text, "--price", "human=1,llm=0.01") or {}
-    try:
-        prices = {name: float(each) for name, each in given.items()}
-    except ValueError:
-        raise RequestError(f"--price wants numbers, as human=1,llm=0.01, not {text!r}") from None
-    return read_prices(workers, prices)
 
 
 @reads_votes()
@@ -72,7 +49,7 @@ def next_(
     keep_islands: KeepIslands = False,
     reask: Reask = False,
     goal: opt.GoalText = "ranking",
-    price: Price = None,
+    price: opt.Price = None,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
     reading: "ReadOptions",
     as_json: opt.AsJson = False,
@@ -94,7 +71,7 @@ def next_(
             items=read_labels(items) if items else (),
             islands="keep" if keep_islands else "connect",
             goal=goal,
-            prices=_prices(price, workers),
+            prices=opt.prices(price, workers),
             seed=seed,
             threads=reading.threads,
         )

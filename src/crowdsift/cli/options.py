@@ -424,6 +424,31 @@ def mapping(text: str | None, option: str = "--columns", example: str = "winner=
     return pairs
 
 
+Price = Annotated[
+    str | None,
+    typer.Option(
+        help="What a vote of each panel costs, as human=1,llm=0.01; the file of --workers then has a column panel. "
+        "next asks who tells most for the money; in ask the budget is money."
+    ),
+]
+
+
+def prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
+    """Return the price of every worker."""
+    from crowdsift.io import read_prices
+
+    if text is None:
+        return None
+    if workers in (None, "all"):
+        raise RequestError("--price needs --workers FILE with the columns worker and panel")
+    given = mapping(text, "--price", "human=1,llm=0.01") or {}
+    try:
+        found = {name: float(each) for name, each in given.items()}
+    except ValueError:
+        raise RequestError(f"--price wants numbers, as human=1,llm=0.01, not {text!r}") from None
+    return read_prices(workers, found)
+
+
 def names(text: str | None) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
