@@ -1,7 +1,7 @@
 """Whether verdicts are just: honest workers accused, weak ones blocked, planted ones found.
 
-Run with ``python -m benchmarks.verdict_safety [--seeds 4] [--methods sift,bora-map]``. Prints one Markdown table, that
-of docs/research/quality.md.
+Run with ``python -m benchmarks.verdict_safety [--seeds 4] [--first 0] [--methods sift,bora-map]``. Prints one Markdown
+table, that of docs/research/quality.md.
 
 - Honest: 6,000 judges of reliability 1 to 2.5 with 1 to 20 votes each, ties, side biases of
   standard deviation .3. Accused is random, adversarial or one-sided.
@@ -27,6 +27,7 @@ __all__ = ["METHODS", "Crowd", "crowd", "honest", "planted", "weak"]
 METHODS = ("sift", "bora-map", "bora-em", "crowd-bt", "factor-bt", "htcv", "hbtl")
 ACCUSED = ("random", "adversarial", "one-sided")
 KINDS = ("random", "adversarial", "one-sided")
+MISREAD = {"random": ("reliable", "weak", "adversarial", "distinct"), "weak": ("adversarial", "distinct")}
 
 
 class Crowd(NamedTuple):
@@ -96,25 +97,29 @@ def planted(seed: int) -> Crowd:
     return crowd(rng, beta, rng.integers(60, 151, 40), side=side, kind=kind, tie=0.2)
 
 
-def counts(method: str, seeds: int) -> dict[str, Any]:
-    """Fit all crowds by a method, and count who is accused, wronged and found."""
-    done: dict[str, Any] = {name: np.zeros(2, int) for name in ("honest", "wronged", *KINDS)}
-    for seed in range(seeds):
+def counts(method: str, seeds: range) -> dict[str, Any]:
+    """Fit all crowds by a method, and count who is accused, wronged, found and misread."""
+    names = ("honest", "wronged", *KINDS, "random misread", "weak misread")
+    done: dict[str, Any] = {name: np.zeros(2, int) for name in names}
+    for seed in seeds:
         drawn = honest(seed)
         verdict = crowdsift.fit(drawn.votes, method).workers["verdict"]
         done["honest"] += np.isin(verdict, ACCUSED).sum(), len(verdict)
-    for seed in range(4 * seeds):
+    for seed in range(4 * seeds.start, 4 * seeds.stop):
         drawn = weak(seed)
         fit = crowdsift.fit(drawn.votes, method)
         table, mine = fit.workers, drawn.kind == "weak"
         refused = (table["verdict"] == "random") | (fit.decisions()["suggestion"] != "pay")
         level = 0.5 if method == "crowd-bt" else 0.0
         done["wronged"] += (refused & (table["lower"] > level))[mine].sum(), mine.sum()
+        done["weak misread"] += np.isin(table["verdict"][mine], MISREAD["weak"]).sum(), mine.sum()
         drawn = planted(seed)
         verdict = crowdsift.fit(drawn.votes, method).workers["verdict"]
         for kind in KINDS:
             mine = drawn.kind == kind
             done[kind] += (verdict[mine] == kind).sum(), mine.sum()
+        clickers = verdict[drawn.kind == "random"]
+        done["random misread"] += np.isin(clickers, MISREAD["random"]).sum(), len(clickers)
         done["honest"] += np.isin(verdict[drawn.kind == "honest"], ACCUSED).sum(), 30
     return done
 
@@ -123,13 +128,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--methods", default=",".join(METHODS))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| method | honest accused | weak wronged | random | adversarial | one-sided |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| method | honest accused | weak wronged | random | adversarial | one-sided | random misread | weak misread |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for method in given.methods.split(","):
-        done = counts(method, given.seeds)
+        done = counts(method, range(given.first, given.first + given.seeds))
         cells = [f"{found:,} of {total:,}" for found, total in done.values()]
         print(f"| {method} | " + " | ".join(cells) + " |", flush=True)
 

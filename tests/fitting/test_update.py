@@ -313,3 +313,22 @@ def test_the_worker_of_the_path_is_remembered(tmp_path, run):
     code, *_ = run("update", folder, tmp_path / "eve" / "votes.csv")
     assert code == 0
     assert crowdsift.load(folder).worker_table["worker"].tolist() == ["ann", "bob", "eve"]
+
+
+def test_an_update_of_votes_that_say_little_is_the_fit_of_all():
+    for seed in range(20):
+        rng = np.random.default_rng([8, seed])
+        items, workers, count = int(rng.choice([4, 8, 30])), int(rng.integers(1, 5)), int(rng.choice([30, 80, 200]))
+        score, beta = rng.normal(size=items), rng.normal(0.0, 0.3, workers)
+        worker, left = rng.integers(workers, size=count), rng.integers(items, size=count)
+        right = (left + rng.integers(1, items, count)) % items
+        won = rng.random(count) < 1.0 / (1.0 + np.exp(-beta[worker] * (score[left] - score[right])))
+        votes: Rows = {
+            "left": left.tolist(),
+            "right": right.tolist(),
+            "winner": np.where(won, "left", "right").tolist(),
+            "worker": worker.tolist(),
+        }
+        fit = crowdsift.fit(part(votes, 0, count // 2), threads=1)
+        later = fit.update(part(votes, count // 2), threads=1, again=True)
+        same_scores(later, crowdsift.fit(votes, threads=1), 5e-3)

@@ -358,3 +358,19 @@ def test_a_start_that_breaks_on_huge_weights_is_not_the_end(starts):
     assert score["b"] > 0.0 > score["a"]
     assert fit.converged == (len(starts) > 1)
     assert fit.summary["evidence"] < 0.0
+
+
+def test_votes_that_say_next_to_nothing_come_to_rest():
+    for seed in (24, 29, 40, 69, 71, 83, 94):
+        rng = np.random.default_rng([99, seed])
+        items, workers, count = (
+            int(rng.choice([8, 20])),
+            int(rng.choice([1, 3, 10])),
+            int(rng.choice([30, 100, 300, 1000])),
+        )
+        score, beta = rng.normal(size=items), rng.uniform(0.0, 0.4, workers)
+        worker, first = rng.integers(workers, size=count), rng.integers(items, size=count)
+        second = (first + rng.integers(1, items, count)) % items
+        won = rng.random(count) < 1.0 / (1.0 + np.exp(-beta[worker] * (score[first] - score[second])))
+        votes = {"first": first, "second": second, "outcome": won.astype(float), "worker": worker}
+        assert crowdsift.fit(votes, threads=1, sides=True).converged

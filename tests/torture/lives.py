@@ -42,7 +42,8 @@ def case(seed: int, folder: Path) -> None:
 def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """Rows of votes, and the options of their fit."""
     lies = rng.random() < 0.3
-    drawn = crowdsift.simulate(rng.choice((6, 20)), 10, 1500, reliability=(0.7, 2.0), seed=seed)
+    reliability = rng.choice(((0.7, 2.0), (0.7, 2.0), (0.0, 0.3)))
+    drawn = crowdsift.simulate(rng.choice((6, 20)), rng.choice((3, 10)), 1500, reliability=reliability, seed=seed)
     votes, n = drawn.comparisons(), 700
     chosen = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(votes)), votes.weight.astype(int)))[:n]
     answers = ["left" if y else "right" for y in (votes.outcome[chosen] > 0.5) != lies]
@@ -210,9 +211,11 @@ class Life:
 def sift_life(seed: int, folder: Path) -> None:
     """Up to six steps of one life of `sift` with sides, from votes that are read already."""
     rng = random.Random(seed)
-    drawn = crowdsift.simulate(20, 10, 1500, reliability=(0.5, 2.0), seed=seed)
+    weak = rng.random() < 0.4
+    size, reliability = (rng.choice((8, 20)), (0.0, 0.4)) if weak else (20, (0.5, 2.0))
+    drawn = crowdsift.simulate(size, rng.choice((1, 3, 10)) if weak else 10, 1500, reliability=reliability, seed=seed)
     votes = drawn.comparisons()
-    count = rng.choice((200, 300, 400))
+    count = min(rng.choice((30, 100, 300) if weak else (200, 300, 400)), len(votes))
     held = part(votes, 0, count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", crowdsift.SignWarning)
@@ -226,6 +229,8 @@ def sift_life(seed: int, folder: Path) -> None:
                 assert loaded.summary["votes"] == fit.summary["votes"]
                 continue
             more = rng.choice((1, 30, 100))
+            if count + more > len(votes):
+                return
             new = part(votes, count, count + more)
             count += more
             held = held.extended(new)

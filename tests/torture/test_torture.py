@@ -5,9 +5,12 @@ What `make torture` finds is pasted below as a test of its own, and stays.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import crowdsift
 from torture import AREAS, lives
+from torture.shapes import SHAPES, made
 
 # Some fifteen seconds in all.
 CASES = {
@@ -57,3 +60,11 @@ def test_lives(seed, tmp_path):
 def test_a_message_of_the_reader_that_is_no_utf8(tmp_path):
     """DuckDB quotes a row in its message, and Python cannot read the message."""
     AREAS["files"](1503248110, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::crowdsift.ConvergenceWarning")
+def test_newton_ends_where_rounding_keeps_the_gradient_above_the_tolerance():
+    """Votes all for the left with weights of 1e6: 500 iterations, 119 s of the area `shapes` (1185812099)."""
+    arrays = SHAPES["all_left"](np.random.default_rng(1185812099))
+    votes = made(arrays, np.full(60, 1e6, np.float32))
+    assert crowdsift.fit(votes, "htcv", threads=1).summary["iterations"] < 150

@@ -16,7 +16,6 @@ from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_dimensions, with_dimensions
 from crowdsift.models.sift_estimate import (
-    FAINT,
     MAX_GROUP_NUMBERS,
     covariate_estimate,
     refuse_large_covariates,
@@ -30,7 +29,7 @@ from crowdsift.models.sift_estimate import (
 )
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.search import propagate
-from crowdsift.solvers.ep.state import Settings, WarmStart
+from crowdsift.solvers.ep.state import Settings, WarmStart, faint
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
 from crowdsift.solvers.ep.terms.boards import MAX_BOARD_ITEMS, MAX_BOARD_NUMBERS, BoardPrior, Boards
 from crowdsift.solvers.ep.terms.contexts import MAX_CONTEXT_NUMBERS
@@ -220,7 +219,7 @@ class Sift(Model):
             return replace(found, diagnostics=notes)
         levels = power_grid(self.grid_points)
         run = propagate(engine, levels, self._settings(engine, boards), progress)
-        if float(np.mean(run.means**2)) < FAINT and not boards.complete:  # nothing in common?
+        if run.faint and not boards.complete:  # nothing in common?
             alone = propagate(engine, levels, self._settings(engine), progress)
             if alone.evidence[-1] > run.evidence[-1]:
                 return self._with_dimensions(self._estimate(alone, engine), engine)
@@ -277,13 +276,13 @@ class Sift(Model):
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Continue expectation propagation from the end of an earlier run."""
-        # Try all starts instead if ties are new, sides are no longer known, or workers differed by context.
-        warm = self._warm_start(engine, start)
-        if warm is None:
-            settings = self._settings(engine, start.boards)
+        # Try all starts instead if ties are new, sides are no longer known, or workers differed by context, and where
+        # the scores are faint before or after: nothing learned is another optimum, which a run seldom leaves.
+        warm, settings, run = self._warm_start(engine, start), self._settings(engine, start.boards), None
+        if warm is not None and not faint(warm.means):
+            run = resumed(warm, engine, settings, progress)
+        if run is None or run.faint:
             run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        else:
-            run = resumed(warm, engine, self._settings(engine, start.boards), progress)
         found = self._estimate(run, engine, boards=start.boards)
         # Residuals are not tested again before the votes are a tenth more than when they were.
         tested, count = start.population.get("tested", 0.0), float(engine.facts.loads.sum())

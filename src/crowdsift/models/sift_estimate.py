@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.covariates import Design
     from crowdsift.votes.panels import PanelVotes
 
-FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 MAX_GROUP_NUMBERS = 20_000_000  # in the covariances of items within groups
 MAX_COVARIATE_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
@@ -145,7 +144,7 @@ def worker_estimate(summary: TypeSummary, types: WorkerTypes, typical: float, cl
 
 def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     """Yield the diagnostics of a run that a user should see."""
-    if float(np.mean(run.means**2)) < FAINT:
+    if run.faint:
         gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
             yield Diagnostic(

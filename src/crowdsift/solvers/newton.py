@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import StoppingRule
 
 
+_LAST_DIGIT, _MAX_IDLE = 2.0**-52, 10  # of the value; steps within it, none of which halves the measure
+
+
 class NewtonStep(NamedTuple):
     """A step, the gain that the quadratic model expects of it, and its length."""
 
@@ -64,13 +67,15 @@ def minimise(
     """Return a minimiser near x, and the value before the first and after every iteration."""
     # The rule gets a measure of the gradient, by default its largest entry. A step that does not lower the value as the
     # model promises is taken back and the region shrinks, unless the promise drowns in rounding and the measure still
-    # falls.
+    # falls. Where weights are so large that rounding keeps the measure above the tolerance, steps that promise less
+    # than the last digit of the value end it.
     measure = measure or _largest
     rule.iterate = lambda: _iterate(x, objective.workers())
     value, gradient = objective.evaluate(x)
     trace = [value]
     radius, moved = np.inf, True
     size = measure(gradient)
+    smallest, idle = size, 0
     finished = rule.begin(size)
     while not finished:
         if not moved:
@@ -88,8 +93,10 @@ def minimise(
                 radius = 2.0 * max(step.length, radius if np.isfinite(radius) else 0.0)
         else:
             radius = 0.25 * step.length
+        idle = idle + 1 if step.expected < _LAST_DIGIT * abs(value) and size > 0.5 * smallest else 0
+        smallest = min(smallest, size)
         trace.append(value)
-        finished = rule.stop(size) or radius < 1e-14
+        finished = rule.stop(size) or radius < 1e-14 or idle >= _MAX_IDLE
     return x, trace
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
-_FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
 _NEARER = 3.0  # times a smaller last change, for a run to be nearer to its end than another
 _ALIKE = 2  # iterations before one may be found to be the same as another
 _PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
@@ -44,19 +43,32 @@ def propagate(engine: Engine, levels: Vector, settings: Settings, progress: Prog
     # from what the richer one found, unless that is next to nothing, and is kept unless it has clearly less evidence.
     # Then the terms are tried one by one.
     exact, settings = Factorisation(engine), replace(compatible(settings), levels=levels)
+    best = _from_families(engine, levels, settings, progress, exact)
+    if settings.refine and best.faint and not best.rule.converged:
+        # Scores that are next to nothing have no scale to hold: a run that holds it may circle without end.
+        plain = _from_families(engine, levels, replace(settings, refine=False), progress, exact)
+        if plain.rule.converged:
+            best = plain
+    return with_terms(best)
+
+
+def _from_families(
+    engine: Engine, levels: Vector, settings: Settings, progress: Progress | None, exact: Factorisation
+) -> Propagation:
+    """Return the run of the simplest family of worker types that is not clearly worse."""
 
     def from_starts(types: WorkerTypes) -> Propagation:
         return _from_starts(engine, levels, settings, types, progress, exact)
 
     best = from_starts(settings.families[-1])
     for types in reversed(settings.families[:-1]):
-        if float(np.mean(best.means**2)) < _FAINT:
+        if best.faint:
             simpler = from_starts(types)
             if best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
                 best = simpler
         else:
             best = simpler_unless_worse(best, best.simplified(types))
-    return with_terms(best)
+    return best
 
 
 def with_terms(run: Propagation) -> Propagation:

@@ -41,6 +41,7 @@ _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items
 _EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
 _SAME_SCALE = 2.5e-3  # from 1, up to which messages at a held scale will do
 _NOTHING = 0.01  # scores of this size hold no information
+_FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
 _EXTRAPOLATED = 50  # iterations of stage 2 in which π is extrapolated; later it might unsettle
 _REFINING, _SETTLED = 10, 1e-3  # stage 2 in which grids move; a change after which evidence is fair
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -371,6 +372,11 @@ class Propagation:
         """Return whether the scores have come to rest, if not to the tolerance."""
         return bool(self.rule.history) and self.rule.history[-1] <= _SETTLED
 
+    @property
+    def faint(self) -> bool:
+        """Return whether the scores may be nothing."""
+        return faint(self.means)
+
     def scale(self) -> float:
         """Return √((mᵀm + tr Σ)/K), which is 1 if the posterior has the size of the prior."""
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
@@ -541,6 +547,11 @@ class Propagation:
         self.pair_effect = self.pair_effect / factor**2
         self.receive()
         self.damping = 0.5
+
+
+def faint(scores: Vector) -> bool:
+    """Return whether scores are so small that nothing learned may be the better answer."""
+    return float(np.mean(scores**2)) < _FAINT
 
 
 def standardised(means: Vector) -> Vector:
