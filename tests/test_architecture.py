@@ -134,7 +134,7 @@ def test_a_new_format_is_one_file_and_one_entry_point(tmp_path):
     counts = "sidewise: 5 rows read, 3 used, 1 empty, 1 duplicate, 0 set aside"
     assert read == [f"{counts} 3 [1.0, 0.0, 0.5] True"] * 2
     assert missing.startswith("It is nearly the format sidewise (answers of Sidewise): ")
-    assert missing.endswith("preferred missing")
+    assert missing.endswith("preferred is missing")
 
 
 @pytest.mark.parametrize(

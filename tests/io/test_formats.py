@@ -449,9 +449,9 @@ def test_toloka_and_crowd_kit() -> None:
 
 
 def test_half_a_format_says_what_is_missing() -> None:
-    with pytest.raises(InputError, match=r"nearly the format arena .*winner missing"):
+    with pytest.raises(InputError, match=r"nearly the format arena .*winner is missing"):
         crowdsift.read({"model_a": ["x"], "model_b": ["y"], "judge": ["u"]})
-    with pytest.raises(InputError, match=r"not in the format mturk .*AssignmentId missing"):
+    with pytest.raises(InputError, match=r"not in the format mturk .*AssignmentId (is|are) missing"):
         crowdsift.read({"WorkerId": ["x"], "Input.a": ["1"], "Input.b": ["2"], "Answer.q": ["A"]}, format="mturk")
     with pytest.raises(RequestError, match="unknown format 'excel'; the formats are auto, plain"):
         crowdsift.read({"winner": ["a"], "loser": ["b"]}, format="excel")

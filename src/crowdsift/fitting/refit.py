@@ -42,6 +42,8 @@ MAX_HISTORY = 200  # entries; the first one and the latest stay
 _FEWEST = 20  # rows that come again are a file that was taken already
 _SAME = 0.5  # the share of rows that come again, beyond chance, from which on votes are refused
 _CLEARLY = 3.0  # standard deviations beyond chance
+# Fewer votes are fitted from the start, which takes about a second: the update is then exactly the fit of all votes.
+_MIN_RESUMED = 100_000
 _CLEAR_SIGN, _KEPT = 0.5, 0.75  # of the workers' signs; of the votes, and of the workers
 
 
@@ -135,7 +137,7 @@ def _required_votes(earlier: Fit) -> Comparisons:
 
 
 def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
-    """Fit the old votes and new ones together, from where the earlier fit ended."""
+    """Fit the old votes and new ones together; many votes from where the earlier fit ended."""
     ours = (
         "gold",
         "check_gold",
@@ -155,9 +157,10 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     new = read_new(earlier, votes, options, again=again, threads=given.get("threads"))
     as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
-    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
     old = _required_votes(earlier)
     whole, gold = old.extended(new), given.pop("gold", None)
+    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
+    resumes = resumes and whole.total_weight >= _MIN_RESUMED
     gold = read_gold(gold, whole, kept_gold(earlier, gold))
     found = fit(whole, model_of(earlier), start=earlier if resumes else None, gold=gold, **given)
     notes = list(again_notes(old, new)) if not again else []

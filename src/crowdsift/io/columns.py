@@ -312,7 +312,9 @@ def _not_found(table: Source, hint: str) -> InputError:
     meant = [f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])]
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
     if not any(near.values()) and os.path.isfile(table.source):
-        if len(table.names) == 1:
+        if table.source.endswith(".json"):
+            hints = " (are the votes in a list inside of it? Then save that list)" if len(table.names) == 1 else ""
+        elif len(table.names) == 1:
             hints = " (the first line must be the header: is there a title or a comment above it?)"
         elif len(table.names) <= 4:
             hints = " (or is that the first vote? Then put winner,loser,worker or such above it)"
@@ -337,9 +339,12 @@ def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
 
 
 def _missing_columns(found: Found) -> str:
-    verb = "is" if len(found.there) == 1 else "are"
-    there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
-    return f"{there}{' and '.join(found.lacking)} missing"
+    there = [f"{', '.join(found.there)} {_is(found.there)} there"] if found.there else []
+    return ", ".join([*there, f"{' and '.join(found.lacking)} {_is(found.lacking)} missing"])
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _is_near(found: Found) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -104,7 +105,9 @@ class ReadOptions:
     def _refuse_unknown(self) -> None:
         if self.format_name not in ("auto", PLAIN.name) and self.format_name not in format_names():
             names = ", ".join(format_names())
-            raise RequestError(f"unknown format {self.format!r}; the formats are auto, {names}")
+            close = difflib.get_close_matches(self.format_name, format_names(), 1, 0.4)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise RequestError(f"unknown format {self.format!r}; {hint}the formats are auto, {names}")
         for role in set(self.columns) - {*ROLES, *_OF_FORMATS}:
             if not any(role in each.columns for each in known_formats()):
                 raise RequestError(f"columns maps {role!r}, which is no column of votes; these are {', '.join(ROLES)}")

@@ -206,6 +206,7 @@ def identifiers(condition: str) -> set[str]:
 def wrong_condition(condition: str, reason: str) -> RequestError:
     """Return the error for a condition that SQL does not take."""
     shown = condition if len(condition) <= 100 else f"{condition[:97]}..."
+    reason = re.sub(r'^Referenced column ("[^"]*") not found.*', r"there is no column \1", reason)
     return RequestError(
         f'--where (where=): "{shown}" is not a condition on the columns ({reason}); write it as '
         "in SQL, for example AssignmentStatus != 'Rejected', a name with dots or blanks in double "

@@ -262,7 +262,8 @@ class ArraySource(Source):
         self._columns = dict(zip(self.names, map(as_column, columns.values()), strict=True))
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-            raise InputError(f"every column needs one entry per vote; the shapes are {shapes}", source=source)
+            sizes = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
+            raise InputError(f"every column needs one entry per vote; the columns have {sizes}", source=source)
 
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
