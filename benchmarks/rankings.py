@@ -1,15 +1,18 @@
 """Planted rankings and left-out rankings of WMT13: rankings themselves against weighted pairs.
 
-`python -m benchmarks.rankings planted [CROWDS]`, `graded [CROWDS]`, `wmt13`.
+`python -m benchmarks.rankings planted [CROWDS]`, `graded [CROWDS]`, `arena FOLDER ...` (of Arena-Hard
+files), `wmt13`.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import json
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -182,8 +185,38 @@ def graded(crowds: int) -> None:
         )
 
 
+def arena(folders: list[str], splits: int = 3) -> None:
+    """Print the left-out loss of decided Arena-Hard votes with grades, and made binary."""
+    losses = []
+    for folder in folders:
+        rows: dict[str, list[str]] = {name: [] for name in ("left", "right", "winner", "worker")}
+        for path in sorted(Path(folder).glob("*/*.jsonl")):
+            for row in map(json.loads, path.read_text().splitlines()):
+                for number, game in enumerate(row["games"]):
+                    pair = (row["baseline"], row["model"])[:: -1 if number else 1]
+                    for name, entry in zip(rows, (*pair, game["score"], row["judge"]), strict=True):
+                        rows[name].append(entry)
+        table = {name: np.array(column) for name, column in rows.items()}
+        for split in range(splits):
+            out = np.random.default_rng(split + 100).random(len(table["left"])) < 0.2
+            votes = crowdsift.read({name: column[~out] for name, column in table.items()})
+            kept = out & (table["winner"] != "A=B")
+            won = np.char.startswith(table["winner"][kept], "A")
+            ends = [table[name][kept] for name in ("left", "right", "worker")]
+            p = [crowdsift.fit(each, threads=1).predict(*ends) for each in (votes, replace(votes, grades=None))]
+            losses.append([-np.log(np.where(won, each, 1 - each)).mean() for each in p])
+    difference = np.diff(losses)
+    print(
+        "left-out loss",
+        np.mean(losses, axis=0).round(5),
+        f"graded lower by {difference.mean():.5f} (standard error {difference.std() / np.sqrt(len(losses)):.5f})",
+    )
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "graded":
+    if sys.argv[1] == "arena":
+        arena(sys.argv[2:])
+    elif sys.argv[1] == "graded":
         graded(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
     elif sys.argv[1] == "planted":
         planted(int(sys.argv[2]) if len(sys.argv) > 2 else 100)

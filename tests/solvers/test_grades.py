@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.solvers import grades
 from crowdsift.solvers.grades import Graded, fit_cuts, grade_weights, log_probabilities
 
 
@@ -29,22 +30,53 @@ def test_cut_points_are_covered_and_agree_with_a_plain_likelihood(cuts):
         eta = rng.normal(size=700) * 1.8
         grade = drawn(rng, eta, cuts)
         sign = np.where(grade < 0, -1, 1)
-        votes = Graded(sign * eta, np.abs(grade), np.ones(700), np.zeros(700))
-        found, error = fit_cuts(votes)
+        votes = Graded(sign * eta, np.abs(grade), np.ones(700), np.zeros(700), np.arange(700) % 7)
+        found, error, *_ = fit_cuts(votes, 7)
         free = error > 0
         assert free.tolist() == (cuts > 0).tolist()
         inside.append(np.abs(found - cuts)[free] <= 1.645 * error[free])
     assert 0.85 <= np.mean(inside) <= 0.95
 
 
+def test_scales_of_workers_are_learned_and_are_none_where_all_are_alike():
+    for spread in (0.0, 0.4):
+        rng = np.random.default_rng(5)
+        log_scale, worker = spread * rng.normal(size=40), np.arange(8000) % 40
+        eta = rng.normal(size=8000) * 1.8
+        cuts = np.exp(log_scale[worker])[:, None] * np.array([0.5, 2.0])
+        grade = np.array([drawn(rng, eta[i : i + 1], cuts[i])[0] for i in range(8000)])
+        votes = Graded(np.where(grade < 0, -eta, eta), np.abs(grade), np.ones(8000), np.zeros(8000), worker)
+        found = fit_cuts(votes, 40)
+        if spread:
+            assert 0.25 < found.variance**0.5 < 0.55
+            assert np.corrcoef(found.log_scale, log_scale)[0, 1] > 0.9
+        else:
+            assert found.variance < 0.01
+
+
+def test_derivatives_are_those_of_the_expected_likelihood():
+    rng = np.random.default_rng(0)
+    votes = Graded(
+        1.5 * rng.normal(size=400), rng.integers(0, 4, 400), rng.random(400), rng.random(400), rng.integers(0, 7, 400)
+    )
+    point, log_scale, h = np.array([0.4, 1.3, 2.2, 0.1]), 0.2 * rng.normal(size=7), 1e-5
+    for place in range(5):
+        move = h * (np.arange(5) == place)
+        up, down = (
+            grades._derivatives(votes, point + side * move[:4], log_scale + side * move[4])[0] for side in (1, -1)
+        )
+        assert grades._derivatives(votes, point, log_scale)[1][:, place].sum() == pytest.approx((up - down) / (2 * h))
+
+
 def test_probabilities_are_those_of_cumulative_logits():
     eta, cuts = np.linspace(-700, 700, 29), np.array([0.3, 1.0, 2.5])
-    total = sum(np.exp(log_probabilities(side * eta, np.full(29, k), cuts)) for k in (1, 2, 3) for side in (1, -1))
-    total += np.exp(log_probabilities(eta, np.zeros(29, int), cuts))
+    rows = np.tile(cuts, (29, 1))
+    total = sum(np.exp(log_probabilities(side * eta, np.full(29, k), rows)) for k in (1, 2, 3) for side in (1, -1))
+    total += np.exp(log_probabilities(eta, np.zeros(29, int), rows))
     assert total == pytest.approx(1, abs=1e-9)
     eta = np.linspace(-6, 6, 25)
     better = 1 / (1 + np.exp(1.0 - eta)) - 1 / (1 + np.exp(2.5 - eta))
-    found = np.exp(log_probabilities(eta, np.full(25, 2), cuts))
+    found = np.exp(log_probabilities(eta, np.full(25, 2), rows[:25]))
     assert found == pytest.approx(better, abs=1e-12)
 
 
@@ -52,11 +84,12 @@ def test_weights_have_the_gradient_of_the_grades_up_to_their_common_factor():
     cuts, eta, h = np.array([0.4, 1.2, 2.5]), np.linspace(-5, 5, 21), 1e-6
     for level in (1, 2, 3):
         grade = np.full(21, level)
-        win, loss = grade_weights(eta, grade, cuts, np.ones(21))
+        rows = np.tile(cuts, (21, 1))
+        win, loss = grade_weights(eta, grade, rows, np.ones(21), np.zeros(21, int))
         assert (win >= 0).all()
         assert (loss >= 0).all()
         own = win / (1 + np.exp(eta - cuts[0])) - loss / (1 + np.exp(-eta - cuts[0]))
-        up, down = (log_probabilities(eta + step, grade, cuts) for step in (h, -h))
+        up, down = (log_probabilities(eta + step, grade, rows) for step in (h, -h))
         true = (up - down) / (2 * h)
         factor = (own @ true) / (true @ true)
         assert own == pytest.approx(factor * true, abs=1e-6)

@@ -16,7 +16,7 @@ from crowdsift.models.base import mirror
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
-from crowdsift.solvers.grades import Graded, fit_cuts, grade_weights
+from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,10 +124,12 @@ def _with_grades(
     )
     level = np.append(grades.level, np.zeros(int(ties.sum()), np.int64))
     weight = np.append(grades.weight, votes.weight[ties]).astype(np.float64)
-    sign, n, plain = (np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None))
-    cuts: Vector | None = None
+    sign, n, plain = np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None)
+    cuts: Cuts | None = None
     for _ in range(_REWEIGHTINGS - 1):
-        found = estimate_votes(model.in_one_dimension(), plain, resources, gold)
+        found = estimate_votes(model, plain, resources, gold)
+        if found.dimensions is None:
+            model = model.in_one_dimension()
         slope, spread = found.workers.reliability, found.workers.reliability_sd
         variance = found.difference_variance(first, second)
         if slope is None or spread is None or variance is None or level.max() < 2:
@@ -137,17 +139,20 @@ def _with_grades(
         variance = beta**2 * variance + gap**2 * error + variance * error
         lean = found.workers.side_bias
         own = beta * gap + (0.0 if lean is None else np.nan_to_num(lean)[worker])
+        if found.dimensions is not None:
+            offset, more = found.dimensions.offsets(worker, first, second)
+            own, variance = own + offset, variance + more
         eta, won = sign * own, np.append(side > 0, own[n:] > 0)
-        cuts, sd = fit_cuts(Graded(eta, level, weight, variance), cuts)
-        win, loss = grade_weights(eta, level, cuts, weight)
+        cuts = fit_cuts(Graded(eta, level, weight, variance, worker), votes.n_workers, cuts)
+        win, loss = grade_weights(eta, level, cuts.of(worker), weight, worker)
         pairs = tuple(np.concatenate([x, x, x[n:]]) for x in (first, second, worker))
         outcome = np.concatenate([won, ~won, np.full(len(level) - n, 0.5)])
         mass = np.concatenate([win, loss[:n], 0.0 * win[n:], loss[n:]])
         plain = _as_votes(votes, pairs, outcome, mass)
     assert cuts is not None
-    ends = half_width(LEVEL) * sd
-    shown: dict[str, float] = {}
-    for place, (cut, end) in enumerate(zip(cuts.tolist(), ends.tolist(), strict=True), 1):
+    ends = half_width(LEVEL) * cuts.sd
+    shown: dict[str, float] = {"cut_point_spread": cuts.variance**0.5}
+    for place, (cut, end) in enumerate(zip(cuts.points.tolist(), ends.tolist(), strict=True), 1):
         if not end:  # without ties the first cut is 0
             continue
         limits = {"": cut, "_lower": cut - end, "_upper": cut + end}
