@@ -1,6 +1,6 @@
 """Planted rankings and left-out rankings of WMT13: rankings themselves against weighted pairs.
 
-`python -m benchmarks.rankings planted [CROWDS]`, `graded [CROWDS]`, `arena FOLDER ...` (of Arena-Hard
+`python -m benchmarks.rankings planted [CROWDS [FIRST_SEED]]`, `graded [...]`, `arena FOLDER ...` (of Arena-Hard
 files), `wmt13`.
 """
 
@@ -50,11 +50,11 @@ def crowd(seed: int, kind: str) -> tuple[np.ndarray, crowdsift.Comparisons]:
     return truth, crowdsift.read(dict(rows))
 
 
-def planted(crowds: int) -> None:
+def planted(crowds: int, first: int = 0) -> None:
     """Print coverage of 90 % intervals, error of scores, spammers found and honest ones blamed."""
     for kind in ("rankings", "best", "best-worst"):
         figures: dict[str, list[list[float]]] = {"weighted pairs": [], "rankings": []}
-        for seed in range(crowds):
+        for seed in range(first, first + crowds):
             truth, votes = crowd(seed, kind)
             for name, each in zip(figures, (replace(votes, choices=None), votes), strict=True):
                 fit = crowdsift.fit(each, threads=1)
@@ -156,19 +156,21 @@ def graded_crowd(seed: int, cuts: tuple[float, float]) -> dict[str, np.ndarray]:
     return {"left": left, "right": right, "winner": words[place], "worker": who}
 
 
-def graded(crowds: int) -> None:
+def graded(crowds: int, first: int = 0) -> None:
     """Print coverage of cut points, and left-out loss with grades and made binary."""
     for cuts in ((0.5, 2.0), (0.0, 1.5)):
         covered, losses = [], []
-        for seed in range(crowds):
+        for seed in range(first, first + crowds):
             rows = graded_crowd(seed, cuts)
             out = np.random.default_rng(seed + 10_000).random(len(rows["left"])) < 0.2
             votes = crowdsift.read({name: column[~out] for name, column in rows.items()})
             found = [crowdsift.fit(each, threads=1, dimensions=1) for each in (votes, replace(votes, grades=None))]
             s = found[0].summary
-            covered.append(
-                [s[f"cut_point_{k}_lower"] <= cut <= s[f"cut_point_{k}_upper"] for k, cut in enumerate(cuts, 1) if cut]
-            )
+            if "cut_point_2" in s:  # else grades were set aside
+                limits = [
+                    (cut, s[f"cut_point_{k}_lower"], s[f"cut_point_{k}_upper"]) for k, cut in enumerate(cuts, 1) if cut
+                ]
+                covered.append([lower <= cut <= upper for cut, lower, upper in limits])
             kept = out & (rows["winner"] != "a=b")
             won = np.char.startswith(rows["winner"][kept], "a")
             p = [fit.predict(*(rows[name][kept] for name in ("left", "right", "worker"))) for fit in found]
@@ -182,6 +184,8 @@ def graded(crowds: int) -> None:
             np.mean(losses, axis=0).round(4),
             "better in",
             np.mean(np.diff(losses) > 0).round(3),
+            "grades used in",
+            len(covered) / crowds,
         )
 
 
@@ -214,11 +218,10 @@ def arena(folders: list[str], splits: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "arena":
-        arena(sys.argv[2:])
-    elif sys.argv[1] == "graded":
-        graded(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
-    elif sys.argv[1] == "planted":
-        planted(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
-    else:
+    command, *words = sys.argv[1:]
+    if command == "arena":
+        arena(words)
+    elif command == "wmt13":
         wmt13()
+    else:  # [CROWDS [FIRST SEED]]
+        {"graded": graded, "planted": planted}[command](*map(int, words or ["100"]))

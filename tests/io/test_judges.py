@@ -321,25 +321,41 @@ def test_files_of_two_formats(tmp_path: Path) -> None:
         crowdsift.read(tmp_path / "x")
 
 
-def test_graded_fits_keep_no_votes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    pairs = [rng.permutation(6)[:2] for _ in range(300)]
-    rows = {
+def graded_rows(seed: int, count: int, much: bool = True) -> dict[str, list[str]]:
+    rng = np.random.default_rng(seed)
+    pairs = [rng.permutation(6)[:2] for _ in range(count)]
+    sides = [(a > b) != (rng.random() < 0.2) for a, b in pairs]
+    far = [much and abs(int(a) - int(b)) > 2 for a, b in pairs]
+    return {
         "left": [f"i{a}" for a, _ in pairs],
         "right": [f"i{b}" for _, b in pairs],
-        "winner": [("A>>B" if a - b > 2 else "A>B") if a > b else "B>A" for a, b in pairs],
-        "worker": [f"w{k % 5}" for k in range(300)],
+        "winner": [
+            ("A>>B" if f else "A>B") if s else ("B>>A" if f else "B>A") for s, f in zip(sides, far, strict=True)
+        ],
+        "worker": [f"w{k % 5}" for k in range(count)],
     }
-    for method in ("sift", "bt"):
-        crowdsift.fit(rows, method).save(tmp_path / method)
+
+
+@pytest.mark.parametrize("much", [True, False])
+def test_updates_of_graded_fits_equal_the_fit_of_all_votes(tmp_path: Path, much: bool) -> None:
+    one, two = graded_rows(2, 300), graded_rows(3, 300, much)
+    whole = {name: one[name] + two[name] for name in one}
+    for method, close in (("sift", 2e-3), ("bt", 1e-6)):
+        crowdsift.fit(one, method).save(tmp_path / method)
         saved = crowdsift.load(tmp_path / method)
-        assert saved.votes is None
-        with pytest.raises(RequestError, match="graded answers"):
-            saved.update(rows)
-        with pytest.raises(RequestError, match="graded answers"):
-            crowdsift.next_pairs(saved)
-        with pytest.raises(RequestError, match="graded answers"):
-            crowdsift.export_votes(tmp_path / method, tmp_path / "out.csv")
+        assert saved.votes is not None
+        assert saved.votes.grades is not None
+        all_at_once, updated = crowdsift.fit(whole, method), saved.update(two)
+        assert updated.items["item"].tolist() == all_at_once.items["item"].tolist()
+        assert updated.items["score"] == pytest.approx(all_at_once.items["score"], abs=close)
+        if method == "sift":
+            cuts = [fit.summary["cut_point_2"] for fit in (updated, all_at_once)]
+            assert cuts[0] == pytest.approx(cuts[1], abs=0.01)
+        assert any("has grades" in text for text in updated.warnings) != much
+        assert crowdsift.next_pairs(saved, 3, items=["new"]).height == 3
+        assert crowdsift.export_votes(tmp_path / method, tmp_path / "out.csv").rows > 0
+        assert saved.report(tmp_path / "report.html") is None or (tmp_path / "report.html").exists()
+    (tmp_path / "sift" / "model" / "grades.parquet").unlink(missing_ok=True)
 
 
 def test_columns_of_annotators_are_named(tmp_path: Path) -> None:

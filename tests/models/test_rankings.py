@@ -229,8 +229,12 @@ def test_rankings_are_kept_updated_hidden_and_selected(tmp_path, method):
     one = whole.select(whole.worker_codes() == 1)
     assert len(one.choices) == (whole.choices.worker == 1).sum()
     assert whole.select(np.arange(len(whole)) > 0).choices is None
-    with pytest.raises(crowdsift.InputError, match="rankings and plain votes"):
-        whole.extended(crowdsift.Comparisons.from_arrays(["1"], ["2"], worker=["w1"]))
+    plain = crowdsift.Comparisons.from_arrays(["1", "2"], ["2", "3"], worker=["w1", "w2"], outcome=[1, 0.5])
+    pairs = crowdsift.read({"worker": ["w1", "w2"], "ranking": ["1>2", "2=3"]})
+    together, wanted = (crowdsift.fit(whole.extended(each), "bt") for each in (plain, pairs))
+    assert together.items["score"] == pytest.approx(wanted.items["score"], abs=1e-7)
+    with pytest.raises(crowdsift.InputError, match="soft outcomes"):
+        whole.extended(crowdsift.Comparisons.from_arrays(["1"], ["2"], worker=["w1"], outcome=[0.7]))
     with pytest.raises(crowdsift.RequestError, match="rankings"):
         fit.robustness()
 

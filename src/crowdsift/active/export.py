@@ -307,7 +307,7 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
         return source, options
     if votes is None:
         raise RequestError(
-            "the votes of this fit were not kept (too many, graded answers, or "
+            "the votes of this fit were not kept (too many, or with "
             "features); export the file itself with --fit (fitted=)"
         )
     if given := [name for name in options.changed() if name != "threads"]:

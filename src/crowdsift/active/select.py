@@ -349,28 +349,18 @@ class Selector:
 
     def _with_new(self) -> Comparisons:
         a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
-        one, two, who = (code.astype(np.uint32) for code in (a, b, s))
-        outcome, weight = y.astype(np.float32), np.ones(len(a), np.float32)
         old = self._votes
-        if old is not None:
-            one, two = np.concatenate([old.first, one]), np.concatenate([old.second, two])
-            who = np.concatenate([old.worker_codes(), who])
-            outcome = np.concatenate([old.outcome, outcome])
-            weight = np.concatenate([old.weight, weight])
-        return Comparisons.from_codes(
-            one,
-            two,
-            worker=who if self._has_workers else None,
-            outcome=outcome,
-            weight=weight,
+        new = Comparisons.from_codes(
+            *(code.astype(np.uint32) for code in (a, b)),
+            worker=s.astype(np.uint32) if self._has_workers else None,
+            outcome=y.astype(np.float32),
             items=self.items,
             workers=self.workers,
             threads=self._threads,
-            sides_known=old.sides_known if old is not None else False,
-            source="votes" if old is None else old.source,
-            backend=None if old is None else old.backend,
-            summed=True,
+            sides_known=old is not None and old.sides_known,
+            by=self.by,
         )
+        return new if old is None else old.with_features(None).extended(new)
 
     # --- questions --------------------------------------------------------------------------
 
@@ -440,7 +430,7 @@ class Selector:
 def _votes_of(found: Fit) -> Comparisons:
     if found.votes is None:
         raise RequestError(
-            "the votes of this fit were not kept (too many, graded answers, or "
+            "the votes of this fit were not kept (too many, or with "
             "features), so what was asked is not known; give the votes"
         )
     return found.votes
@@ -455,7 +445,7 @@ def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[A
     names, who = votes.workers, np.arange(votes.n_workers)
     if workers and votes.has_workers:
         names, who = _joined(votes.workers, workers)
-    return Comparisons.from_codes(
+    whole = Comparisons.from_codes(
         place[votes.first].astype(np.uint32),
         place[votes.second].astype(np.uint32),
         worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
@@ -468,6 +458,9 @@ def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[A
         backend=votes.backend,
         summed=True,
     )
+    choices = None if votes.choices is None else votes.choices.recoded(place, who)
+    grades = None if votes.grades is None else votes.grades.recoded(place, who)
+    return replace(whole, choices=choices, grades=grades)
 
 
 def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:

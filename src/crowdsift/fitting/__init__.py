@@ -251,7 +251,9 @@ def _fitted(
             saving = checkpointed(checkpoint, model, opened.votes, gold, progress)
         with saving as kept:
             found, agreed = settled(opened, estimate_model(opened, start, kept))
-            found = replace(found, details={**found.details, **opened.cuts})
+            found = replace(
+                found, details={**found.details, **opened.cuts}, diagnostics=(*found.diagnostics, *opened.notes)
+            )
         check_gold = check_gold and len(opened.votes) <= MAX_CHECKED_VOTES
         if check_gold and gold is not None and model.takes_gold:
             agreed = gold_left_out(opened, resources)

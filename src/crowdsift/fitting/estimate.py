@@ -13,10 +13,13 @@ from crowdsift.errors import RequestError
 from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
 from crowdsift.models.base import mirror
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL, half_width
+from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
 from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
+from crowdsift.votes.comparisons import Grades
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 MIN_GROUPS = 20  # of dependent votes, below which no effect of theirs can be estimated
 _REWEIGHTINGS = 4  # of the pairs of rankings, a fit each
 _SAME_WEIGHT = 1e-3  # of the largest weight, below which changes do not matter
+_LEFT_OUT = 0.2  # of graded votes, by which fits with grades and without are compared
 _GOLD_FOLDS = 5  # of gold, each left out of one fit
 MAX_GROUPED_ITEMS = 1_000  # beyond, votes in groups are left to the sandwich, or refused
 
@@ -64,6 +68,7 @@ class OpenVotes(NamedTuple):
     choice: Choice
     resources: Resources
     cuts: Mapping[str, float] = {}  # cut points of graded answers, for the summary
+    notes: tuple[Diagnostic, ...] = ()
 
 
 @contextmanager
@@ -71,9 +76,9 @@ def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gol
     """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
     if votes.choices is not None and model.rankings == "reweighted":
         votes = _reweighted(model, votes, resources, gold)
-    cuts: dict[str, float] = {}
+    cuts, notes = dict[str, float](), tuple[Diagnostic, ...]()
     if votes.grades is not None and model.rankings == "reweighted":
-        votes, cuts = _with_grades(model, votes, resources, gold)
+        votes, cuts, notes = _with_grades(model, votes, resources, gold)
     prepared = votes
     if gold is not None and model.takes_gold:
         prepared = votes.with_gold(gold.winner, gold.loser)
@@ -89,7 +94,7 @@ def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gol
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(name, prepared, threads, model.needs, options) as engine,
     ):
-        yield OpenVotes(model, votes, prepared, gold, engine, choice, resources, cuts)
+        yield OpenVotes(model, votes, prepared, gold, engine, choice, resources, cuts, notes)
 
 
 def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None) -> Comparisons:
@@ -113,57 +118,108 @@ def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Go
 
 def _with_grades(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
-) -> tuple[Comparisons, dict[str, float]]:
-    # A grade below the highest is a win and, for what it is not, a part of a loss.
+) -> tuple[Comparisons, dict[str, float], tuple[Diagnostic, ...]]:
+    """Return votes whose weights have the gradients of their grades, the cut points learned, and what to tell."""
     grades, ties = votes.grades, votes.outcome == 0.5
     assert grades is not None
-    side = np.where(grades.outcome == 1.0, 1.0, -1.0)
-    first, second, worker = (
-        np.concatenate([a, b[ties]]).astype(np.int64)
-        for a, b in ((grades.first, votes.first), (grades.second, votes.second), (grades.worker, votes.worker_codes()))
-    )
-    level = np.append(grades.level, np.zeros(int(ties.sum()), np.int64))
-    weight = np.append(grades.weight, votes.weight[ties]).astype(np.float64)
-    sign, n, plain = np.append(side, np.ones(int(ties.sum()))), len(side), replace(votes, grades=None)
-    cuts: Cuts | None = None
+    columns = (votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, np.zeros(len(votes), int))
+    rows = Grades(*(np.concatenate([one, two[ties]]) for one, two in zip(grades, columns, strict=True)))
+    plain, train = replace(votes, grades=None), np.random.default_rng(0).random(len(rows.level)) >= _LEFT_OUT
+    out = rows.select(~train & (rows.level > 0))
+    if rows.level.max() < 2 or not train[rows.level > 1].any() or not len(out.level):
+        return plain, {}, ()
+    part = _reweighted_grades(model, votes, rows.select(train), resources, gold)
+    if part is None:
+        return plain, {}, ()
+    # Where grades say something else than who is better, fits without them predict better.
+    lost = _losses(estimate_votes(model, part.votes, resources, gold), out) - _losses(part.binary, out)
+    worse = float(np.average(lost, weights=out.weight))
+    if worse > half_width(LEVEL) * float(np.sqrt(out.weight**2 @ (lost - worse) ** 2)) / float(out.weight.sum()):
+        note = (
+            "grades are not used: fits without them, which count an answer as a vote for its side, predict left-out "
+            f"votes better (by {worse:.4f} nats a vote)"
+        )
+        return plain, {}, (Diagnostic(Kind.METHOD, note),)
+    whole = _reweighted_grades(model, votes, rows, resources, gold)
+    assert whole is not None
+    cuts = whole.cuts
+    shown: dict[str, float] = {"cut_point_spread": cuts.variance**0.5}
+    for place, (cut, sd) in enumerate(zip(cuts.points.tolist(), cuts.sd.tolist(), strict=True), 1):
+        if sd:  # without ties the first cut is 0
+            limits = {"": cut, "_lower": cut - half_width(LEVEL) * sd, "_upper": cut + half_width(LEVEL) * sd}
+            shown |= {f"cut_point_{place}{name}": value for name, value in limits.items()}
+    return whole.votes, shown, ()
+
+
+class _GradedFit(NamedTuple):
+    """Votes with the weights of their grades, the cut points, and the estimate without grades."""
+
+    votes: Comparisons
+    cuts: Cuts
+    binary: Estimate
+
+
+def _reweighted_grades(
+    model: Model, votes: Comparisons, rows: Grades, resources: Resources, gold: Gold | None
+) -> _GradedFit | None:
+    """Return the rows with the weights of their grades; None where the method estimates too little."""
+    # A grade below the highest is a win and, for what it is not, a part of a loss.
+    tie, cuts, binary = rows.level == 0, None, None
+    level, weight, worker = rows.level, rows.weight.astype(np.float64), rows.worker
+    plain = _as_votes(votes, rows[:2], worker, rows.outcome, weight)
     for _ in range(_REWEIGHTINGS - 1):
         found = estimate_votes(model, plain, resources, gold)
+        binary = binary or found
         if found.dimensions is None:
             model = model.in_one_dimension()
-        slope, spread = found.workers.reliability, found.workers.reliability_sd
-        variance = found.difference_variance(first, second)
-        if slope is None or spread is None or variance is None or level.max() < 2:
-            return replace(votes, grades=None), {}
-        gap = found.scores[first] - found.scores[second]
-        beta, error = slope[worker] - found.workers.random_level, spread[worker] ** 2
-        variance = beta**2 * variance + gap**2 * error + variance * error
-        lean = found.workers.side_bias
-        own = beta * gap + (0.0 if lean is None else np.nan_to_num(lean)[worker])
-        if found.dimensions is not None:
-            offset, more = found.dimensions.offsets(worker, first, second)
-            own, variance = own + offset, variance + more
-        eta, won = sign * own, np.append(side > 0, own[n:] > 0)
-        cuts = fit_cuts(Graded(eta, level, weight, variance, worker), votes.n_workers, cuts)
+        moments = _latent(found, rows)
+        if moments is None:
+            return None
+        own, variance = moments
+        eta, won = np.where(rows.outcome == 0.0, -own, own), np.where(tie, own > 0.0, rows.outcome == 1.0)
+        cuts = fit_cuts(Graded(eta, level, weight, variance, worker.astype(np.int64)), votes.n_workers, cuts)
         win, loss = grade_weights(eta, level, cuts.of(worker), weight, worker)
-        pairs = tuple(np.concatenate([x, x, x[n:]]) for x in (first, second, worker))
-        outcome = np.concatenate([won, ~won, np.full(len(level) - n, 0.5)])
-        mass = np.concatenate([win, loss[:n], 0.0 * win[n:], loss[n:]])
-        plain = _as_votes(votes, pairs, outcome, mass)
+        pairs = tuple(np.concatenate([x, x]) for x in rows[:2])
+        outcome = np.concatenate([won, np.where(tie, 0.5, ~won)])
+        plain = _as_votes(votes, pairs, np.append(worker, worker), outcome, np.append(win, loss))
     assert cuts is not None
-    ends = half_width(LEVEL) * cuts.sd
-    shown: dict[str, float] = {"cut_point_spread": cuts.variance**0.5}
-    for place, (cut, end) in enumerate(zip(cuts.points.tolist(), ends.tolist(), strict=True), 1):
-        if not end:  # without ties the first cut is 0
-            continue
-        limits = {"": cut, "_lower": cut - end, "_upper": cut + end}
-        shown |= {f"cut_point_{place}{name}": value for name, value in limits.items()}
-    return plain, shown
+    assert binary is not None
+    return _GradedFit(plain, cuts, binary)
 
 
-def _as_votes(votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome: Vector, weight: Vector) -> Comparisons:
+def _latent(found: Estimate, rows: Grades) -> tuple[Vector, Vector] | None:
+    """Return mean and variance of the log odds of the first item; None where the method estimates too little."""
+    slope, spread = found.workers.reliability, found.workers.reliability_sd
+    variance = found.difference_variance(rows.first, rows.second)
+    if slope is None or spread is None or variance is None:
+        return None
+    gap, lean = found.scores[rows.first] - found.scores[rows.second], found.workers.side_bias
+    beta, error = slope[rows.worker] - found.workers.random_level, spread[rows.worker] ** 2
+    variance = beta**2 * variance + gap**2 * error + variance * error
+    own = beta * gap + (0.0 if lean is None else np.nan_to_num(lean)[rows.worker])
+    if found.dimensions is not None:
+        offset, more = found.dimensions.offsets(rows.worker, rows.first, rows.second)
+        own, variance = own + offset, variance + more
+    return own, variance
+
+
+def _losses(found: Estimate, rows: Grades) -> Vector:
+    """Return the log loss of decided votes, which side won, given that one did."""
+    moments = _latent(found, rows)
+    assert moments is not None
+    eta = np.where(rows.outcome == 1.0, 1.0, -1.0) * moments[0] * smoothing(moments[1])
+    width = found.workers.extra.get("tie_width")
+    half = 0.0 if width is None else np.nan_to_num(width)[rows.worker]
+    return np.asarray(np.log1p(np.exp(np.logaddexp(0.0, half - eta) - np.logaddexp(0.0, half + eta))))
+
+
+def _as_votes(
+    votes: Comparisons, pairs: tuple[NDArray[Any], ...], worker: NDArray[Any], outcome: Vector, weight: Vector
+) -> Comparisons:
+    """Return other rows of the same items and workers."""
     kept = weight > 1e-9
-    one, two, who = (column[kept].astype(np.uint32) for column in pairs)
-    whole = type(votes).from_codes(
+    one, two, who = (column[kept].astype(np.uint32) for column in (*pairs, worker))
+    rows = type(votes).from_codes(
         one,
         two,
         worker=who,
@@ -172,11 +228,10 @@ def _as_votes(votes: Comparisons, pairs: tuple[NDArray[np.int64], ...], outcome:
         items=votes.items,
         workers=votes.workers,
         sides_known=votes.sides_known,
-        by=votes.by,
-        source=votes.source,
         summed=True,
     )
-    return replace(whole, has_workers=votes.has_workers, item_features=votes.item_features)
+    columns = {name: getattr(rows, name) for name in ("first", "second", "outcome", "weight", "offsets", "rows")}
+    return replace(votes, **columns, grades=None)
 
 
 def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | None = None) -> Estimate:

@@ -118,7 +118,6 @@ def _required_votes(earlier: Fit) -> Comparisons:
         "features of items": bool(summary.get("item_features")),
         "classes of items": votes is not None and votes.item_class is not None,
         "covariates": votes is not None and votes.features is not None,
-        "graded answers": "cut_point_2" in summary,
         f"votes that depend on each other by {column}": bool(column),
     }
     if reasons := [what for what, is_so in shaped.items() if is_so]:
@@ -130,7 +129,7 @@ def _required_votes(earlier: Fit) -> Comparisons:
     if votes is None:
         raise RequestError(
             f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
-            "covariates, graded answers or classes of items, or a file was "
+            "covariates or classes of items, or a file was "
             "deleted); fit all votes with start=FOLDER (--start)"
         )
     return votes
@@ -169,6 +168,8 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
             f"{new.intake.known:,} rows of {new.source} are in the fit already, by what "
             "names a row, and are not counted again"
         )
+    if (old.grades is None) != (new.grades is None):
+        notes.append("only a part of the votes has grades: the others count as better, none as much better")
     if new.sides_known and not old.sides_known:
         notes.append("the new votes say which item was on the left and the earlier ones do not: sides are not used")
     if earlier.summary.get("drift"):

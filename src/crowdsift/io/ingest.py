@@ -367,7 +367,7 @@ class CodedVotes:
             return None
         worker = np.zeros(len(self.first), np.uint32) if self.worker is None else self.worker
         weight = np.ones(len(self.first), np.float32) if self.weight is None else self.weight
-        level = self.grade.astype(np.int64)
+        level = np.maximum(self.grade, 1).astype(np.int64)  # an answer without a grade says better
         found = Grades(self.first, self.second, self.outcome, worker, weight, level)
         order = np.lexsort(found)
         return found.select(order[self.outcome[order] != 0.5])

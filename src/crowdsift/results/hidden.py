@@ -118,7 +118,7 @@ def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint
         intake=intake,
         reading={**votes.reading, "hide_workers": hiding.to_json()},
         choices=None if votes.choices is None else votes.choices.recoded(workers=code),
-        grades=None if votes.grades is None else votes.grades._replace(worker=code[votes.grades.worker]),
+        grades=None if votes.grades is None else votes.grades.recoded(workers=code),
         panels=votes.panels and votes.panels.renamed(votes.workers, names[code]),
     )
 

@@ -44,7 +44,7 @@ from crowdsift.results.fit import Fit, Posterior, ranking_of
 from crowdsift.results.reasons import decisions, with_reasons
 from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
-from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, Grades
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import as_column, context_codes, context_names, factorize, match_labels, merge
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
-GOLD, ROW_IDS, CHOICES = "gold.parquet", "row_ids.parquet", "choices.parquet"
+GOLD, ROW_IDS, CHOICES, GRADES = "gold.parquet", "row_ids.parquet", "choices.parquet", "grades.parquet"
 CONTEXTS = "context_reliabilities.parquet"
 POSITIONS, WEIGHTS = "positions.parquet", "weights.parquet"  # in several dimensions
 KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS, CHOICES)
@@ -665,6 +665,7 @@ _KINDS: dict[str, Check] = {
             reading=_values(lambda _: True),
             row_ids=_truth,
             choices=_truth,
+            grades=_truth,
         ),
         dimensions=_values(_list(_either(_ANY, _list(_ANY)))),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
@@ -694,7 +695,6 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     details: dict[str, Any] = {}
     votes, posterior = fit.votes, fit.posterior
     plain = votes is not None and votes.features is None and votes.item_class is None
-    plain = plain and votes is not None and votes.grades is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
         files[VOTES] = parquet_bytes(
             {
@@ -717,6 +717,9 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
         if votes.choices is not None:
             files[CHOICES] = votes_choices(votes.choices)
             details["votes"]["choices"] = True
+        if votes.grades is not None:
+            files[GRADES] = parquet_bytes(votes.grades._asdict())
+            details["votes"]["grades"] = True
     if fit.gold is not None:
         known = _in_order(fit)[0].tolist()
         places = (match_labels(labels.tolist(), known) for labels in fit.gold)
@@ -797,7 +800,8 @@ def kept_votes(read: Callable[[str], bytes | None], details: dict[str, Any], fit
     if ids is None:  # deleted: rows that come again could not be found
         return None
     chosen = read(CHOICES) if about.get("choices") else b""
-    if chosen is None:  # deleted: the pairs alone are other votes
+    graded = read(GRADES) if about.get("grades") else b""
+    if chosen is None or graded is None:  # deleted: the pairs alone are other votes
         return None
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
@@ -822,6 +826,7 @@ def kept_votes(read: Callable[[str], bytes | None], details: dict[str, Any], fit
         reading=reading,
         row_ids=parquet_columns(ids)["id"] if ids else None,
         choices=_read_choices(chosen, votes) if chosen else None,
+        grades=_read_grades(graded, votes) if graded else None,
         panels=_panels(fit),
     )
 
@@ -849,6 +854,18 @@ def votes_choices(choices: Choices) -> bytes:
             "weight": choices.weight[choice],
         }
     )
+
+
+def _read_grades(content: bytes, votes: Comparisons) -> Grades:
+    columns = parquet_columns(content)
+    found = Grades(*(columns[name] for name in Grades._fields))
+    limits = zip(
+        ("first", "second", "worker", "level"), (votes.n_items, votes.n_items, votes.n_workers, 4), strict=True
+    )
+    sound = all(len(columns[name]) and columns[name].min() >= 0 and columns[name].max() < most for name, most in limits)
+    if not (sound and found.level.min() and np.isin(found.outcome, (0.0, 1.0)).all() and (found.weight > 0.0).all()):
+        raise ValueError(f"{GRADES} names votes that the fit does not have")
+    return found
 
 
 def _read_choices(content: bytes, votes: Comparisons) -> Choices:

@@ -92,9 +92,9 @@ def grade_weights(
     eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64], weight: Vector, worker: NDArray[np.int64]
 ) -> tuple[Vector, Vector]:
     """Return weights of wins, and of losses or ties, with the gradients of grades at η and c_1."""
-    # `cuts` are those of every vote. A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1. This asks for fewer ties than
-    # a worker has, so ties have a larger weight, and wins of the item that is ahead undo what that does to η. All
-    # weights have a common factor with which the information is that of the grades.
+    # `cuts` are those of every vote. A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1.
+    # This asks for fewer ties than a worker has, so ties have a larger weight, and wins of the item that is ahead undo
+    # what that does to η. All weights have a common factor with which the information is that of the grades.
     tie, c = level == 0, cuts[:, 0]
     low, high = _ends(level, cuts)
     win = np.where(tie, 0.0, sigmoid(low - eta) / np.maximum(sigmoid(c - eta), 1e-300))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.errors import InputError
 from crowdsift.votes.graph import for_lower
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.comparisons import Comparisons, EncodedVotes
 
     Vector = NDArray[np.float64]
     Codes = NDArray[np.int64]
@@ -86,6 +87,28 @@ class Choices:
             np.array(ends, np.int64),
             np.array(workers, np.int64),
             np.array(weights, np.float64),
+        )
+
+    @classmethod
+    def of_plain(cls, votes: EncodedVotes) -> Choices:
+        """Return votes on pairs as rankings of two items; a tie is half of each order."""
+        if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
+            raise InputError("rankings and soft outcomes cannot be put together", source=votes.source)
+        tie = votes.outcome == 0.5
+        ahead = np.where(votes.outcome == 0.0, votes.second, votes.first).astype(np.int64)
+        behind = np.where(votes.outcome == 0.0, votes.first, votes.second).astype(np.int64)
+        plus = np.column_stack([np.append(ahead, behind[tie]), np.append(behind, ahead[tie])])
+        tied = np.zeros(plus.shape, bool)
+        tied[:, 1] = np.append(tie, tie[tie])
+        weight = votes.weight * np.where(tie, 0.5, 1.0)
+        worker = votes.worker_codes().astype(np.int64)
+        return cls(
+            plus.ravel(),
+            np.full(plus.size, -1),
+            tied.ravel(),
+            np.arange(0, plus.size + 1, 2),
+            np.append(worker, worker[tie]),
+            np.append(weight, weight[tie]).astype(np.float64),
         )
 
     def __len__(self) -> int:

@@ -134,6 +134,23 @@ class Grades(NamedTuple):
         columns: tuple[Any, ...] = tuple(column[keep] for column in self)
         return Grades(*columns)
 
+    @classmethod
+    def of_plain(cls, votes: EncodedVotes) -> Grades:
+        """Return votes without grades as better, not much better; refuse soft outcomes."""
+        if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
+            raise InputError("graded votes and soft outcomes cannot be put together", source=votes.source)
+        worker, level = votes.worker_codes(), np.ones(len(votes), np.int64)
+        found = cls(votes.first, votes.second, votes.outcome, worker, votes.weight, level)
+        return found.select(votes.outcome != 0.5)
+
+    def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Grades:
+        """Return the votes with other codes of items, or of workers."""
+        found = self
+        if items is not None:
+            first, second = (items[column].astype(np.uint32) for column in (self.first, self.second))
+            found = found._replace(first=first, second=second)
+        return found if workers is None else found._replace(worker=workers[self.worker].astype(np.uint32))
+
 
 @dataclass(frozen=True, eq=False)
 class EncodedVotes:
@@ -553,12 +570,6 @@ class Comparisons(EncodedVotes):
         both = (self, other)
         for each in both:
             each.require_rows("adding votes")
-        if (self.choices is None) != (other.choices is None):
-            raise InputError(
-                "rankings and plain votes cannot be put together; write the votes as rankings of two items"
-            )
-        if self.grades is not None or other.grades is not None:
-            raise InputError("graded votes cannot be added to others; fit them all together")
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))
@@ -577,14 +588,23 @@ class Comparisons(EncodedVotes):
             backend=self.backend,
             summed=True,
         )
-        choices = None
-        if self.choices is not None and other.choices is not None:
-            own, new = (
-                v.choices.recoded(codes[i], who[i] if self.has_workers else None)
-                for i, v in enumerate(both)
-                if v.choices is not None
+        choices, grades = None, None
+        places = list(zip(codes, who if self.has_workers else (None, None), strict=True))
+        if any(v.choices is not None for v in both):
+            from crowdsift.votes.choices import Choices
+
+            old, new = (
+                (Choices.of_plain(v) if v.choices is None else v.choices).recoded(*place)
+                for v, place in zip(both, places, strict=True)
             )
-            choices = own.joined(new)
+            choices = old.joined(new)
+        if any(v.grades is not None for v in both):
+            graded = [
+                (Grades.of_plain(v) if v.grades is None else v.grades).recoded(*place)
+                for v, place in zip(both, places, strict=True)
+            ]
+            joined = Grades(*(np.concatenate(column) for column in zip(*graded, strict=True)))
+            grades = joined.select(np.lexsort(joined))
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None
         return replace(
@@ -592,6 +612,7 @@ class Comparisons(EncodedVotes):
             intake=self.intake + other.intake if known else None,  # type: ignore[operator]
             reading=self.reading,
             choices=choices,
+            grades=grades,
             panels=None if self.panels is None else self.panels.merged(other.panels),
             row_ids=frozen(np.unique(np.concatenate(ids))) if ids else None,
         )

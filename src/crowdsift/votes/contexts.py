@@ -131,4 +131,5 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
         of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ
         whole = replace(whole, item_class=frozen(of_item), class_names=votes.class_names)
     choices = None if votes.choices is None else votes.choices.recoded(place)
-    return replace(whole, rows=votes.rows, intake=votes.intake, choices=choices), place
+    grades = None if votes.grades is None else votes.grades.recoded(place)
+    return replace(whole, rows=votes.rows, intake=votes.intake, choices=choices, grades=grades), place
