@@ -104,3 +104,16 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     assert answer.exit_code == 0
     assert (tmp_path / "f" / "leaderboard.pdf").read_bytes().startswith(b"%PDF")
     assert not (tmp_path / "f" / "workers.pdf").exists()
+
+
+def test_two_fits_of_the_same_votes_are_not_tested(tmp_path):
+    votes = session(np.linspace(-2, 2, 12), 3)
+    crowdsift.fit(votes, "bt").save(tmp_path / "bt")
+    for other in (tmp_path / "bt", crowdsift.fit(votes, "sift")):
+        found = crowdsift.compare(tmp_path / "bt", other)
+        assert found.correlation[0] > 0.98
+        assert found.corrected is None
+        assert found.same_votes
+        assert not found.differing
+        assert "the same votes" in str(found)
+    assert not crowdsift.compare(tmp_path / "bt", crowdsift.fit(session(np.linspace(-2, 2, 12), 4), "sift")).same_votes

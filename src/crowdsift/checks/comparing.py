@@ -11,6 +11,7 @@ from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.query import keys_of
 from crowdsift.results.scales import checked_level, level_text
+from crowdsift.results.store import taken_by
 from crowdsift.results.summary import SHRUNK, separation_of
 from crowdsift.results.tables import Table
 
@@ -34,7 +35,8 @@ class Comparison:
     the shared items, that is not error; `items`: a row for every shared item: its score in each fit in units of the
     true standard deviation there, their difference with its standard error, z, and whether it differs. It is 95 % sure
     that no item is named whose scores agree; `only_first`, `only_second`: items that one fit has alone; `level`: that
-    of the intervals.
+    of the intervals; `same_votes`: whether both fits use the same votes, whose errors are not independent: nothing is
+    corrected, and no item is tested.
     """
 
     correlation: tuple[float, float, float]
@@ -44,6 +46,7 @@ class Comparison:
     only_first: list[Any]
     only_second: list[Any]
     level: float
+    same_votes: bool = False
 
     @property
     def differing(self) -> list[Any]:
@@ -55,7 +58,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the figures and the table as one object."""
         names = ("correlation", "corrected_correlation")
-        found: dict[str, Any] = {"shared_items": self.items.height, "level": self.level}
+        found: dict[str, Any] = {"shared_items": self.items.height, "level": self.level, "same_votes": self.same_votes}
         for name, values in zip(names, (self.correlation, self.corrected), strict=True):
             ends = (None, None, None) if values is None else values
             found |= dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
@@ -82,6 +85,9 @@ class Comparison:
         more = f"; {alone[0]} only in the first, {alone[1]} only in the second" if any(alone) else ""
         lines = [f"{self.items.height} items are in both fits{more}."]
         lines.append(f"Correlation of the scores: {figure(self.correlation)}.")
+        if self.same_votes:
+            lines.append("Both fits use the same votes, so their errors are the same: no item is tested.")
+            return "\n".join(lines)
         shares = " and ".join(f"{share:.3f}" for share in self.reliability)
         if self.corrected is None:
             lines.append(f"Not corrected for error: the reliabilities are {shares}.")
@@ -149,7 +155,8 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     correlation = (r, float(np.tanh(centre - half)), float(np.tanh(centre + half)))
     shrink = float(np.sqrt(one * two))
     corrected = None
-    if shrink > 0.0:
+    same = not set(taken_by(fits[0])).isdisjoint(taken_by(fits[1]))
+    if shrink > 0.0 and not same:
         corrected = (r / shrink, correlation[1] / shrink, correlation[2] / shrink)
     difference, error = x - y, np.sqrt(x_error**2 + y_error**2)
     z = np.divide(difference, error, out=np.zeros(len(kept)), where=error > 0.0)
@@ -163,13 +170,13 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
         "difference": difference,
         "se": error,
         "z": z,
-        "differs": np.abs(z) > bound,
+        "differs": (np.abs(z) > bound) & (not same),
     }
     only_first, only_second = (
         [label for label, key in zip(fit.labels, own, strict=True) if key not in other]
         for fit, own, other in zip(fits, keys, reversed(rows), strict=True)
     )
-    return Comparison(correlation, corrected, (one, two), Table(table), only_first, only_second, level)
+    return Comparison(correlation, corrected, (one, two), Table(table), only_first, only_second, level, same)
 
 
 def _loaded(fit: Any) -> Fit:
