@@ -44,4 +44,4 @@ def test_features_are_shown_with_their_shares():
     assert not found["covariates"]
     assert found["features"]["groups"][0]["share"] + found["features"]["own_share"] == 1.0
     section = re.search(r'id="followed".*?</section>', fit.report(refit=False).html, re.DOTALL)
-    assert "what an item has of its own" in section.group()
+    assert "not explained by features" in section.group()

@@ -147,6 +147,9 @@ def _crowd(fit: Fit) -> list[str]:
     total = f"{count(len(verdict))} worker{'' if len(verdict) == 1 else 's'}"
     found = [(int((verdict == word).sum()), verb, how) for word, verb, how in _DEEDS]
     kinds = [f"{count(n)} {verb}{'s' if n == 1 else ''} {how}" for n, verb, how in found if n]
+    distinct = int((verdict == "distinct").sum())
+    if distinct:
+        kinds = [f"{count(distinct)} consistently weigh{'s' if distinct == 1 else ''} something else", *kinds]
     if not kinds:
         unknown = int((verdict == "undecided").sum())
         rest = f"; {count(unknown)} of {total} are undecided" if unknown else ""
@@ -168,8 +171,9 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
+    about = "About" if votes <= fit.summary["votes"] else "They are almost equal: about"
     return [
-        f"About {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
+        f"{about} {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
         f"{100 * SURE:.0f} %, if the difference is as estimated."
     ]
 

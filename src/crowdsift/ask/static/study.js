@@ -59,7 +59,7 @@ function showRanking(ranking, claim, settled) {
 
 function showJudges(judges) {
   $("judges-box").hidden = !judges.length;
-  $("judges-text").textContent = judges.length ? "Verdicts come from agreement with what all votes together show." : "Nobody has joined yet. Send the judges their link.";
+  $("judges-text").textContent = judges.length ? "Verdicts come from agreement with what all votes together show." : "No judge has joined yet. Send the judges their link.";
   $("judges").replaceChildren(...judges.map((each) => {
     const line = document.createElement("tr");
     const verdict = each.withdrawn ? "withdrawn" : each.verdict || (each.votes ? "…" : "no votes yet");
