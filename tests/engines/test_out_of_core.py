@@ -24,8 +24,7 @@ from crowdsift.io import streamed
 from crowdsift.io.streamed import mapped_votes
 from crowdsift.models import MODELS
 from crowdsift.votes import comparisons
-from crowdsift.votes.comparisons import advise
-from crowdsift.votes.tally import tally
+from crowdsift.votes.comparisons import advise, tally
 
 
 @pytest.fixture(scope="module")

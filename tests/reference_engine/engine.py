@@ -38,7 +38,7 @@ class ReferenceEngine:
     @property
     def passes(self) -> float:
         """Passes over all votes so far."""
-        return self._votes.passes
+        return self._votes.counter.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """An engine over workers in contexts; see the protocol."""

@@ -110,7 +110,7 @@ class ReferenceSites:
         levels, prior, means, side, damping, clip, own, workers = given
         s, x, n, types = self._worker, self._x, self._n, self._types
         marked = np.ones(self._votes.n_workers, bool) if workers is None else workers
-        self._votes.passes += float(marked[s].sum() / max(len(s), 1))
+        self._votes.counter.passes += float(marked[s].sum() / max(len(s), 1))
         types.levels = levels
         E, V = self._pairs.posteriors(means)
         m, v, log_site = cavity(E, V, self._tau, self._nu)

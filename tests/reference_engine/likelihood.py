@@ -46,7 +46,7 @@ class ReferenceLikelihood:
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Value and derivatives; see the protocol."""
         votes, n = self._votes, self._votes.n
-        votes.passes += 1
+        votes.counter.passes += 1
         at = LIKELIHOODS[likelihood](votes.differences(scores), theta[votes.worker], votes.x, votes.y)
         return Curvature(
             float(n @ at.value),
@@ -88,7 +88,7 @@ class ReferenceLikelihood:
             hessian = np.where(better[:, None, None], ahead[2], hessian)
             scale = np.abs(hessian).reshape(m, -1).max(axis=1, initial=0.0)
             damping = np.where(better, 0.1 * damping, 4.0 * damping + 0.01 * scale)
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return theta.reshape(m, p)
 
     def _problems(

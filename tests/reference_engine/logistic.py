@@ -25,7 +25,7 @@ class ReferenceCounts:
     def tally(self, rank: Vector) -> Tally:
         """Count votes; see the protocol."""
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         lean, n = 2.0 * votes.y - 1.0, votes.n
         above = np.sign(rank[votes.second] - rank[votes.first])
         decided = n * (lean != 0.0)
@@ -59,7 +59,7 @@ class ReferenceSlopes:
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
         """Log-likelihood; see the protocol."""
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         value, _, _ = logistic(slopes[votes.worker] * votes.differences(scores), votes.y)
         return float(votes.n @ value)
 
@@ -86,7 +86,7 @@ class ReferenceSlopes:
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Derivatives in the scores; see the protocol."""
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         d, slope = votes.differences(scores), slopes[votes.worker]
         value, first, second = logistic(slope * d, votes.y)
         weight = -(slope**2) * votes.n * second
@@ -114,7 +114,7 @@ class ReferenceEStep:
 
     def __init__(self, votes: VoteColumns, scores: Vector, slopes: Vector) -> None:
         self._votes = votes
-        votes.passes += 1
+        votes.counter.passes += 1
         eta = slopes[votes.worker] * votes.differences(scores)
         self._omega = votes.n * polya_gamma_mean(eta)
         self.log_likelihood = float(votes.n @ logistic(eta, votes.y)[0])
@@ -124,7 +124,7 @@ class ReferenceEStep:
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
         """Slopes of workers and their item system; see the protocol."""
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         d = votes.differences(scores)
         top = votes.to_workers(votes.n * (votes.y - 0.5) * d)
         bottom = votes.to_workers(self._omega * d**2) + ridge

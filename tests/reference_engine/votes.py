@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.base import PassCount
+from crowdsift.engines.base import CountedVotes
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
 
-class VoteColumns(PassCount):
+class VoteColumns(CountedVotes):
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
     def __init__(self, comparisons: Comparisons, counted_with: VoteColumns | None = None) -> None:

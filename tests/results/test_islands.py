@@ -10,8 +10,8 @@ from strategies import comparisons
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.models import MODELS
+from crowdsift.votes.comparisons import tally
 from crowdsift.votes.graph import components
-from crowdsift.votes.tally import tally
 
 
 def islands() -> Comparisons:

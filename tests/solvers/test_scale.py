@@ -17,7 +17,7 @@ from crowdsift.engines.base import SlopePrior
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.slopes import SlopeScale
-from crowdsift.votes.tally import tally
+from crowdsift.votes.comparisons import tally
 
 MEAN, PRECISION = 0.9, 2.0
 

@@ -70,19 +70,16 @@ class Facts:
 
 
 class PassCount:
+    """How many passes went over all votes so far."""
+
+    passes: float = 0.0
+
+
+class CountedVotes:
     """Votes that count the passes over them, by their engine and by that of their contexts."""
 
-    def __init__(self, counted_with: PassCount | None = None) -> None:
-        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
-
-    @property
-    def passes(self) -> float:
-        """Passes over all votes so far."""
-        return self._count[0]
-
-    @passes.setter
-    def passes(self, passes: float) -> None:
-        self._count[0] = passes
+    def __init__(self, counted_with: CountedVotes | None = None) -> None:
+        self.counter: PassCount = PassCount() if counted_with is None else counted_with.counter
 
 
 class Tally(NamedTuple):

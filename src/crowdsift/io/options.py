@@ -75,7 +75,8 @@ class ReadOptions:
         put(self, "query", _text(self.query, "query"))
         put(self, "encoding", _encoding(self.encoding))
         put(self, "memory", _text(self.memory, "memory"))
-        put(self, "hide_workers", Hiding.of(self.hide_workers))
+        if self.hide_workers is not None:
+            put(self, "hide_workers", None if self.hide_workers is False else Hiding.of(self.hide_workers))
         for name in ("workers", "partitions", "style_control"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))

@@ -38,7 +38,7 @@ class HTCV(ReliabilityModel):
     likelihood: ClassVar[str] = "scaled-probit"
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
     # Workers at β = 0, which no vote can move alone, make many minima.
-    stages: ClassVar[tuple[float, ...]] = tuple(10.0 ** (k / 2) for k in range(6, 0, -1))
+    stages: ClassVar[tuple[float, ...]] = (10.0**3.0, 10.0**2.5, 10.0**2.0, 10.0**1.5, 10.0**1.0, 10.0**0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
         """Φ(β d/√2)."""

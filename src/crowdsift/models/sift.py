@@ -241,7 +241,7 @@ class Sift(Model):
 
     def _shared(self, votes: Comparisons) -> Boards | None:
         plain = votes.features is None and votes.item_features is None
-        plain = plain and self._asked <= 1
+        plain = plain and self._asked <= 1 and bool(votes.by)
         found = shared_items(votes) if plain and self.pooling != "none" else None
         return None if found is None else Boards(*found, self.pooling == "complete")
 

@@ -37,10 +37,9 @@ from crowdsift.results.verdicts import (
     vote_evidence,
     words_of,
 )
-from crowdsift.votes.comparisons import parts
+from crowdsift.votes.comparisons import Tally, parts, tally, tally_of
 from crowdsift.votes.labels import as_column, context_names, context_parts
 from crowdsift.votes.outcomes import tie_rates
-from crowdsift.votes.tally import Tally, tally, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -242,11 +242,8 @@ def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]
     return record
 
 
-def covariate_notes(fitted: FitBuilder) -> Iterator[str]:
+def covariate_notes(found: CovariateEstimate) -> Iterator[str]:
     """Yield what deserves a look."""
-    found = fitted.estimate.covariates
-    if found is None:
-        return
     for name in found.nothing:
         yield f"the covariate {name} is 0 for every vote: it is not used"
     for name in found.by_items:

@@ -77,8 +77,8 @@ def summary(
         "tie_rate": fitted.tie_rates[1],
         **estimate.details,
         **crowd_side(fitted),
-        **feature_summary(fitted),
-        **covariate_summary(fitted),
+        **({} if votes.item_features is None else feature_summary(fitted)),
+        **({} if estimate.covariates is None else covariate_summary(fitted)),
         **_dimensions(fitted),
         **_panels(fitted),
         "seconds": round(seconds, 6),
@@ -107,7 +107,8 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
         found.append(Diagnostic(Kind.RESOURCES, fitted.engine[1]))
     if votes.item_features is not None:
         found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
-    found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(fitted)]
+    if estimate.covariates is not None:
+        found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(estimate.covariates)]
     if votes.choices is not None and model.rankings == "pairs":
         found.append(Diagnostic(Kind.METHOD, _AS_PAIRS.format(model.name)))
     alone = fitted.compared_once and estimate.features is None

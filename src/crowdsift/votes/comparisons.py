@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdsift._core import collapse, find_fault, pool_pairs
+from crowdsift._core import tally as count_votes
 from crowdsift.errors import InputError, RequestError
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.intake import Intake
@@ -674,3 +675,57 @@ def _refuse_faults(
         raise InputError(
             f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; a comparison needs two", source=source
         )
+
+
+_WAYS = np.array(["", "only won", "only lost", ""], dtype=object)
+
+
+class Tally(NamedTuple):
+    """What can be counted of votes.
+
+    `agreement` is the share of every worker's decided votes that agree with the order of items, equal ranks agree with
+    no one, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only won" or "only
+    lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of such an item on that
+    side, only the prior does.
+    """
+
+    agreement: NDArray[np.float64]
+    appearances: NDArray[np.float64]
+    flags: NDArray[np.object_]
+
+
+def tally(votes: Comparisons, rank: NDArray[np.int64], threads: int | None = None) -> Tally:
+    """Count votes, in one pass over them; the ranks of the items give their order."""
+    order, used = rank.astype(np.uint32), thread_count(threads)
+    whole = [slice(0, len(votes))]
+    agreed, decided = np.zeros(votes.n_workers), np.zeros(votes.n_workers)
+    appearances, ways = np.zeros(votes.n_items), np.zeros(votes.n_items, np.uint8)
+    for rows in parts(*votes.columns) if votes.on_disk else whole:
+        found = _counts_of(votes, rows, order, used)
+        agreed += found[0]
+        decided += found[1]
+        appearances += found[2]
+        ways |= found[3]
+    return Tally(_share(agreed, decided), appearances, _WAYS[ways])
+
+
+def _counts_of(
+    votes: Comparisons, rows: slice, rank: NDArray[np.uint32], threads: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
+    """Agreed and decided votes of workers, appearances of items, and which ways they went."""
+    first, second, outcome, weight = votes.columns
+    offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
+    return count_votes(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads)
+
+
+def tally_of(counted: Any) -> Tally:
+    """Return the tally of what an engine has counted (`crowdsift.engines.base.Tally`)."""
+    ways = (counted.wins > 0).astype(int) + 2 * (counted.losses > 0)
+    share = _share(counted.agreed, counted.decided)
+    return Tally(share, counted.appearances, _WAYS[ways])
+
+
+def _share(agreed: NDArray[np.float64], decided: NDArray[np.float64]) -> NDArray[np.float64]:
+    share = np.full(len(agreed), np.nan)
+    np.divide(agreed, decided, out=share, where=decided > 0)
+    return share

@@ -9,10 +9,10 @@ import numpy as np
 from crowdsift import _core
 from crowdsift.engines.base import (
     ContextEngine,
+    CountedVotes,
     Curvature,
     Facts,
     ItemSystem,
-    PassCount,
     Profile,
     ScoreCurvature,
     SlopePrior,
@@ -96,7 +96,7 @@ class CpuSites:
         found = self._inner.update(
             levels, prior, means, given.damping, given.clip, *given.side, _priors(given.own), marked
         )
-        self._votes.passes += 1.0 if marked is None else self._votes.share(marked)
+        self._votes.counter.passes += 1.0 if marked is None else self._votes.share(marked)
         return SiteUpdate(*found)
 
     def type_counts(self, prior: Vector) -> Vector:
@@ -231,7 +231,7 @@ def vector(values: Vector) -> Vector:
     return np.ascontiguousarray(values, np.float64)
 
 
-class CpuVotes(PassCount):
+class CpuVotes(CountedVotes):
     """The votes in the core, and how many passes went over them."""
 
     def __init__(
@@ -252,12 +252,12 @@ class CpuProducts:
         self._votes, self._product, self._diagonal = votes, product, diagonal
 
     def multiply(self, v: Vector) -> Vector:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._product(vector(v))
 
     def diagonal(self) -> Vector:
         # By a separate pass.
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._diagonal()
 
     def pairs(self) -> WeightedPairs:
@@ -278,7 +278,7 @@ class CpuOperator(CpuProducts):
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         found = Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
-        self._votes.passes += found.iterations + 2
+        self._votes.counter.passes += found.iterations + 2
         return found
 
 
@@ -349,7 +349,7 @@ class CpuLikelihood:
         self._votes = votes
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood, vector(scores), vector(theta))
         return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
 
@@ -364,7 +364,7 @@ class CpuLikelihood:
         bounds: tuple[float, float],
         tolerance: float = 1e-9,
     ) -> Vector:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._votes.core.fit_workers(
             likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
         )
@@ -378,7 +378,7 @@ class CpuSchur:
 
     def reduced(self, inverse: Vector | None) -> CpuOperator | CpuLaplacian:
         if inverse is None:
-            self._votes.passes += 1
+            self._votes.counter.passes += 1
             return CpuLaplacian(self._inner.laplacian())
         return CpuOperator(self._votes, self._inner.reduced(vector(inverse)))
 
@@ -401,7 +401,7 @@ class CpuDimensions:
         part: int,
     ) -> DimensionUpdate:
         """One pass of variational Bayes; see the protocol."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         found = self._votes.core.update_dimensions(
             vector(positions),
             vector(covariance),
@@ -419,7 +419,7 @@ class CpuDimensions:
         self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool, part: int
     ) -> CpuProducts:
         """Products of residuals; see the protocol."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         found = self._votes.core.dimension_residuals(
             vector(positions), vector(weights), vector(width), vector(taken), self._votes.facts.n_gold, ties, part
         )
@@ -436,7 +436,7 @@ class CpuDimensions:
         part: int,
     ) -> tuple[float, float]:
         """Predictions of votes; see the protocol."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._votes.core.dimension_loss(
             vector(positions),
             vector(covariance),
@@ -452,7 +452,7 @@ class CpuDimensions:
         self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector, ties: bool
     ) -> Vector:
         """Evidence of classes; see the protocol."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._votes.core.dimension_classes(
             vector(positions),
             vector(covariance),
@@ -467,7 +467,7 @@ class CpuDimensions:
         self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
     ) -> Vector:
         """Curvature with weights eliminated; see the protocol."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         none = np.zeros((*positions.shape, positions.shape[1]))
         return self._votes.core.dimension_response(
             vector(positions),
@@ -505,7 +505,7 @@ class CpuCounts:
         self._votes = votes
 
     def tally(self, rank: Vector) -> Tally:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         found = self._votes.core.tally(vector(rank))
         appearances, wins = found[5:]
         return Tally(*found, appearances - wins)
@@ -522,13 +522,13 @@ class CpuSlopes:
         self._votes = votes
 
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         return self._votes.core.log_likelihood(vector(scores), vector(slopes))
 
     def profile(
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
     ) -> Profile:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
         if prior is None:
             if (slopes != slopes[0]).any():
@@ -540,7 +540,7 @@ class CpuSlopes:
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         value, gradient, information, laplacian = self._votes.core.curvature(vector(scores), vector(slopes))
         return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
 
@@ -552,7 +552,7 @@ class CpuEM:
         self._votes = votes
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores), vector(slopes), resolution)
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
         return CpuEStep(self._votes, inner, value, precision, system)
@@ -568,7 +568,7 @@ class CpuEStep:
         self.log_likelihood, self.precision, self.system = log_likelihood, precision, system
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         slopes, laplacian, rhs = self._inner.regress(vector(scores), ridge)
         return slopes, ItemSystem(CpuLaplacian(laplacian), rhs)
 
@@ -606,7 +606,7 @@ class CpuEngine:
     @property
     def passes(self) -> float:
         """Passes over all votes so far."""
-        return self._votes.passes
+        return self._votes.counter.passes
 
     def covariate_passes(self, votes: CovariateVotes) -> CpuPasses:
         """Return passes over votes with covariates, on the same number of threads."""

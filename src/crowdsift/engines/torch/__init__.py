@@ -71,7 +71,7 @@ class TorchEngine:
     @property
     def passes(self) -> float:
         """The number of passes over all votes so far."""
-        return self._votes.passes
+        return self._votes.counter.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         found = by_context(self._comparisons, enough)

@@ -25,7 +25,7 @@ class TorchCounts:
 
     def tally(self, rank: Vector) -> Tally:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         place = votes.numbers(rank)
         bound = votes.heaviest
         agreed, ranked, decided, leaning, loads = (votes.worker_sums(bound) for _ in range(5))
@@ -59,7 +59,7 @@ class TorchMargins(TorchOperator):
 
     def product(self, v: Tensor) -> Tensor:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         sums = votes.item_sums(0.5 * v.abs().max())
         for part in votes.parts():
             c = (part.n * part.y + self._prior) / (part.n + 2 * self._prior) - 0.5

@@ -49,7 +49,7 @@ class TorchEStep:
 
     def __init__(self, votes: VoteTensors, scores: Vector, slopes: Vector) -> None:
         self._votes = votes
-        votes.passes += 1
+        votes.counter.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
         self._slopes, self._held = s, slopes
         self._omega, found = _expected(votes, r, s)
@@ -71,11 +71,11 @@ class TorchEStep:
         if votes.m_step is None:
             votes.m_step = _MStep(votes)
         step: _MStep = votes.m_step
-        votes.passes += alternations
+        votes.counter.passes += alternations
         return step.alternate(self._omega, scores, self._held, alternations, shift, ridge, tolerance)
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         slopes = _regressed(self._votes, self._omega, self._votes.numbers(scores), ridge)
         return to_host(slopes), self._system(slopes)
 

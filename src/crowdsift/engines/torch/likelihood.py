@@ -30,7 +30,7 @@ class TorchLikelihood:
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         n = votes.n.to(torch.float64)
         at = self._at(likelihood, votes.numbers(scores), votes.numbers(theta))
         flow = n * at.d
@@ -81,7 +81,7 @@ class TorchLikelihood:
             hessian = torch.where(better[:, None, None], ahead[2], hessian)
             scale = hessian.abs().reshape(m, -1).max(dim=1).values
             damping = torch.where(better, 0.1 * damping, 4.0 * damping + 0.01 * scale)
-        votes.passes += 1
+        votes.counter.passes += 1
         return to_host(now)
 
     def _at(self, likelihood: str, r: Tensor, theta: Tensor) -> Derivatives:
@@ -165,7 +165,7 @@ class Reduced(TorchOperator):
 
     def product(self, v: Tensor) -> Tensor:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         d = v.index_select(0, votes.first) - v.index_select(0, votes.second)
         coupled = exact_sum(votes.worker, self._b * d[:, None], votes.n_workers, votes.most_of_worker)
         u = torch.einsum("spq,sq->sp", self._inverse, coupled).index_select(0, votes.worker)

@@ -105,7 +105,7 @@ class TorchSites:
         if workers is not None:
             marked = torch.tensor(workers, device=votes.device)
         share = 1.0 if workers is None else float((rows.held * marked).sum()) / max(len(rows), 1)
-        votes.passes += share
+        votes.counter.passes += share
         state, family = self._state(votes.numbers(means), side, own)
         passes = GridPasses(rows, types, self._before_gold)
         messages, log_sites = passes.messages(state, marked)

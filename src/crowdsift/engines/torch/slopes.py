@@ -38,7 +38,7 @@ class TorchSlopes:
 
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()
         for part in votes.parts():
             eta = s.index_select(0, part.worker) * part.differences(r)
@@ -49,7 +49,7 @@ class TorchSlopes:
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
     ) -> Profile:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
         curvature = torch.full_like(s, torch.inf)
         if prior is not None:
@@ -62,7 +62,7 @@ class TorchSlopes:
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         votes = self._votes
-        votes.passes += 1
+        votes.counter.passes += 1
         r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()
         gradient = votes.item_sums(votes.heaviest * s.abs().max())
         information = votes.worker_sums(votes.heaviest * r.abs().max() ** 2)
@@ -97,7 +97,7 @@ class SlopeHessian(TorchOperator):
 
     def product(self, v: Tensor) -> Tensor:
         """Return the product with a tensor, in two sweeps over votes."""
-        self._votes.passes += 1
+        self._votes.counter.passes += 1
         largest = self._a_most, self._b_most
         return _reduced_product(self._votes, self._a, self._b, largest, self._inverse, v)
 

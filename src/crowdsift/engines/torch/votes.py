@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from crowdsift.engines.base import PassCount
+from crowdsift.engines.base import CountedVotes
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.vectors import to_device
 from crowdsift.errors import RequestError
@@ -41,7 +41,7 @@ class VotePart(NamedTuple):
         return d
 
 
-class VoteTensors(PassCount):
+class VoteTensors(CountedVotes):
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
     def __init__(self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None) -> None:

@@ -258,7 +258,7 @@ class Propagation:
         """Turn the sign of scores and reliabilities, and go on as a run that has just begun."""
         # Where the scale drifts, the scale at rest depends on the damping: that of a long run is smaller, and a run
         # that goes on from this one would come to rest elsewhere.
-        self.flipped_at = self.rule.iterations
+        self.flipped_at = len(self.rule.history)
         self.means, self.prior = -self.means, self.prior.flipped()
         self.sites.transform(flip=True)
         self.restart()
@@ -295,7 +295,7 @@ class Propagation:
         hold = self.settings.refine and (self.rule.history or self.warm)
         self._pass_over(self.damping, self._drift() if hold else 1.0)
         last = self._last_change()
-        early = last > _STAGE_ONE and self.rule.iterations < _EARLY
+        early = last > _STAGE_ONE and len(self.rule.history) < _EARLY
         steps, share = _EARLY_LEARNING if early else _LEARNING
         self.prior = self.prior.learned(
             self.sites.type_counts, steps, share * last, extrapolate=self.unclipped <= _EXTRAPOLATED
@@ -330,7 +330,7 @@ class Propagation:
             if not self.engine.facts.n_gold or self.gold_margin >= 0.0:
                 return
             self.flip()
-            self.rule.most += self.rule.iterations
+            self.rule.most += len(self.rule.history)
         while not self.done:
             self.iterate()
         self.finish()
@@ -338,7 +338,7 @@ class Propagation:
     def branch(self) -> Propagation:
         """Return the same state with a copy of its sites and as many iterations left again."""
         rule = replace(
-            self.rule, history=list(self.rule.history), converged=False, most=self.rule.iterations + self.rule.most
+            self.rule, history=list(self.rule.history), converged=False, most=len(self.rule.history) + self.rule.most
         )
         return replace(
             self,
@@ -510,7 +510,7 @@ class Propagation:
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
             # What takes long goes in circles: the longer, the smaller its steps, if shares rest.
-            passes = max(self.rule.iterations - self.flipped_at, 1)
+            passes = max(len(self.rule.history) - self.flipped_at, 1)
             most = min(_MOST_DAMPING, max(_PATIENCE / passes, _CALM_DAMPING))
             creeps = turn > 0.5 and self.item_prior is not None and not self.item_prior.at_rest
             self.damping = min(self.damping, 1.0 if creeps else most)
@@ -522,7 +522,7 @@ class Propagation:
         if staged and change <= max(_STAGE_ONE, self.rule.tolerance):
             self.clip = False
             self.rule.stop(max(change, np.nextafter(self.rule.tolerance, np.inf)))
-            self.done = self.rule.iterations >= self.rule.most
+            self.done = len(self.rule.history) >= self.rule.most
             return
         free = not staged and not self.settings.refine and self.scale_steps < _SCALE_STEPS
         if free and change <= self.rule.tolerance:
