@@ -149,7 +149,7 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
         [](std::shared_ptr<Core> self, Matrix<double> x, Anything covariance, In<double> mean,
            Matrix<double> precision, In<double> log_shares, double one_sided, double gold,
            Matrix<double> weights, Blocks<double> second, In<double> width, std::size_t n_gold,
-           bool ties, int part) {
+           bool ties, int part, double caution) {
             const std::size_t S = self->votes.n_workers, E = weights.shape(1), D = x.shape(1);
             const std::size_t K = self->votes.n_items;
             const Space space = space_of(*self, x, covariance, E, n_gold, width, ties, part);
@@ -163,7 +163,7 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
                 return with_dimensions(D, E, [&](auto d, auto e) {
                     return update_dimensions<decltype(d)::value, decltype(e)::value>(
                         space, crowd, a.data(), M.data(), share.data(), w.data(), rhs.data(),
-                        self->pool);
+                        caution, self->pool);
                 });
             });
             Vec sums(found.shares.begin(), found.shares.end());
@@ -179,7 +179,7 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
                                   hand_over<double, 2>(std::move(rhs), {K, D}), std::move(blocks));
         },
         "positions"_a, "covariance"_a, "mean"_a, "precision"_a, "log_shares"_a, "one_sided"_a,
-        "gold"_a, "weights"_a, "second"_a, "width"_a, "n_gold"_a, "ties"_a, "part"_a);
+        "gold"_a, "weights"_a, "second"_a, "width"_a, "n_gold"_a, "ties"_a, "part"_a, "caution"_a);
     core.def(
         "dimension_residuals",
         [](std::shared_ptr<Core> self, Matrix<double> x, Matrix<double> weights, In<double> width,

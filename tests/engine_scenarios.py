@@ -210,7 +210,7 @@ def dimensions(engine: Engine, seed: int) -> Results:
         second = a[:, :, None] * a[:, None, :] + 0.3 * np.eye(E)
         width, passes = rng.uniform(0.1, 0.6, S), required(engine.dimensions)
         for C in (whole, blocks):
-            found = passes.update(x, C, crowd, a, second, width, facts.ties, int(part))
+            found = passes.update(x, C, crowd, a, second, width, facts.ties, int(part), 0.5 * sides)
             *parts, system = found
             for name, value in zip(found._fields, parts, strict=False):
                 yield Named(f"dimensions.{name}", value, SINGLE)

@@ -151,7 +151,7 @@ class Core:
     def update_dimensions(
         self, positions: _F64, covariance: _F64, mean: _F64, precision: _F64, log_shares: _F64,
         one_sided: float, gold: float, weights: _F64, second: _F64, width: _F64, n_gold: int,
-        ties: bool, part: int,
+        ties: bool, part: int, caution: float,
     ) -> tuple[_F64, _F64, _F64, _F64, float, _F64, ItemBlocks]: ...  # fmt: skip
     def dimension_residuals(
         self, positions: _F64, weights: _F64, width: _F64, taken: _F64, n_gold: int, ties: bool,

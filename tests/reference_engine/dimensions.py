@@ -17,10 +17,15 @@ def log_sigmoid(z: Any) -> Any:
     return -np.logaddexp(0.0, -z)
 
 
-def bound_weight(xi: Any) -> Any:
-    """ω(ξ) = tanh(ξ/2)/(2ξ)."""
-    safe = np.maximum(xi, 1e-4)
-    return np.where(xi < 1e-4, 0.25 - xi**2 / 48.0, np.tanh(safe / 2.0) / (2.0 * safe))
+def expected(u: Any, v: Any, caution: float) -> tuple[Any, Any, Any]:
+    """log σ(t) and its derivative, and minus the second, averaged over t ~ N(u, v) in three points."""
+    step = np.sqrt(3.0 * v)
+    points = [(2.0 / 3.0, u), (1.0 / 6.0, u - step), (1.0 / 6.0, u + step)]
+    value = sum(mass * log_sigmoid(t) for mass, t in points)
+    slope = sum(mass * sigmoid(-t) for mass, t in points)
+    bend = sum(mass * sigmoid(t) * sigmoid(-t) for mass, t in points)
+    xi = np.maximum(np.sqrt(u**2 + v), 1e-4)
+    return value, slope, (1.0 - caution) * bend + caution * np.tanh(xi / 2.0) / (2.0 * xi)
 
 
 def mixed(first: int, second: int, place: int, salt: int) -> int:
@@ -83,7 +88,16 @@ class ReferenceDimensions:
         return ((up, 1.0, offset), (down, -1.0, offset)), constant
 
     def update(
-        self, positions: Any, covariance: Any, crowd: Any, weights: Any, second: Any, width: Any, ties: bool, part: int
+        self,
+        positions: Any,
+        covariance: Any,
+        crowd: Any,
+        weights: Any,
+        second: Any,
+        width: Any,
+        ties: bool,
+        part: int,
+        caution: float,
     ) -> DimensionUpdate:
         (K, D), (S, E), s = positions.shape, weights.shape, self.s
         d, spread = self._differences(positions, covariance, E)
@@ -93,11 +107,11 @@ class ReferenceDimensions:
             z, square = (weights[s] * d).sum(1), (second[s] * T).sum((1, 2))
             c, linear, w = constant.copy(), np.zeros(len(s)), np.zeros(len(s))
             for m, sign, o in terms:
-                xi = np.sqrt(np.maximum(square + 2 * o * sign * z + o**2, 0.0))
-                omega = bound_weight(xi)
-                c += m * (log_sigmoid(xi) + (o - xi) / 2 + omega * (xi**2 - o**2) / 2)
-                linear += m * sign * (0.5 - omega * o)
-                w += m * omega
+                value, slope, bend = expected(sign * z + o, np.maximum(square - z**2, 0.0), caution)
+                tangent = sign * slope + bend * z
+                c += m * (value - tangent * z + bend * square / 2)
+                linear += m * tangent
+                w += m * bend
             A, b = np.zeros((S, E, E)), np.zeros((S, E))
             np.add.at(A, s, w[:, None, None] * T)
             np.add.at(b, s, linear[:, None] * d)

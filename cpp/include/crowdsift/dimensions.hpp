@@ -2,9 +2,10 @@
 //
 // A vote for the first item has the probability s(z - delta), one for the second s(-z - delta), a
 // tie (1 - e^{-2 delta}) s(z + delta) s(delta - z): all are products of logistic terms s(u) with
-// u = sign z + offset. Each has the bound log s(u) >= log s(xi) + (u - xi)/2 - w(u^2 - xi^2)/2,
-// w = tanh(xi/2)/(2 xi), so that a vote adds l z - w z^2/2 to the logarithm. The side bias g, where
-// there is one, is the last entry of a worker's weights, and 1 the last entry of a difference.
+// u = sign z + offset. With z ~ N(m, v) a vote adds l z - w z^2/2 to the logarithm: l - w m is the
+// expected slope, and w the expected curvature, which may be taken larger, up to that of the bound
+// of Jaakkola and Jordan, so that steps do not go too far. The side bias g, where there is one, is
+// the last entry of a worker's weights, and 1 the last entry of a difference.
 #pragma once
 
 #include <algorithm>
@@ -120,25 +121,50 @@ struct Slope {
     }
 };
 
-// The bound of a vote at E[z] and E[z^2]: a constant, l and w.
+// The terms of a vote at E[z] and E[z^2]: a constant, l and w. Expectations are by Gauss and
+// Hermite in three points; `caution` is the share of w that is the curvature of the bound.
 struct VoteBound {
     double constant, l, w;
 
-    VoteBound(const VoteTerms& terms, double z, double square)
+    VoteBound(const VoteTerms& terms, double z, double square, double caution)
         : constant(terms.constant), l(0.0), w(0.0) {
-        add(terms.up, 1.0, terms.offset, z, square);
-        add(terms.down, -1.0, terms.offset, z, square);
+        add(terms.up, 1.0, terms.offset, z, square, caution);
+        add(terms.down, -1.0, terms.offset, z, square, caution);
     }
 
-    void add(double m, double sign, double o, double z, double square) {
+    void add(double m, double sign, double o, double z, double square, double caution) {
         if (m == 0.0) return;
-        const double q = std::max(square + 2.0 * o * sign * z + o * o, 0.0), xi = std::sqrt(q);
-        const double e = std::exp(-xi);
-        const double omega = xi < 1e-4 ? 0.25 - q / 48.0 : 0.5 * (1.0 - e) / ((1.0 + e) * xi);
-        constant += m * (0.5 * (o - xi + omega * (q - o * o)) - std::log1p(e));
-        l += m * sign * (0.5 - omega * o);
-        w += m * omega;
+        const double u = sign * z + o, v = std::max(square - z * z, 0.0), step = std::sqrt(3.0 * v);
+        const Expected middle(u), low(u - step), high(u + step);
+        const double slope = (4.0 * middle.p + low.p + high.p) / 6.0;
+        const double root = middle.rest * middle.rest;
+        const double value =
+            (4.0 * std::min(u, 0.0) + std::min(u - step, 0.0) + std::min(u + step, 0.0) -
+             std::log(root * root * low.rest * high.rest)) /
+            6.0;
+        double bend = (4.0 * middle.bend + low.bend + high.bend) / 6.0;
+        if (caution > 0.0) {
+            const double q = u * u + v, xi = std::sqrt(q), e = std::exp(-xi);
+            const double of_bound =
+                xi < 1e-4 ? 0.25 - q / 48.0 : 0.5 * (1.0 - e) / ((1.0 + e) * xi);
+            bend += caution * (of_bound - bend);
+        }
+        const double linear = sign * slope + bend * z;
+        constant += m * (value - linear * z + 0.5 * bend * square);
+        l += m * linear;
+        w += m * bend;
     }
+
+    struct Expected {
+        double rest, p, bend;  // 1 + e^-|u|, s(-u) and s(u) s(-u)
+
+        explicit Expected(double u) {
+            const double e = std::exp(-std::fabs(u));
+            rest = 1.0 + e;
+            p = (u > 0.0 ? e : 1.0) / rest;
+            bend = p * (1.0 - p);
+        }
+    };
 };
 
 // Lower triangle of a Cholesky factor in place; false where the matrix is not positive definite.
@@ -349,7 +375,7 @@ constexpr int kInner = 2;  // updates of bound and worker in a pass
 template <std::size_t kD, std::size_t kE>
 DimensionSums update_dimensions(const Space& given, const Crowd& crowd, double* mean,
                                 double* second, double* share, float* w, double* rhs,
-                                ThreadPool& pool) {
+                                double caution, ThreadPool& pool) {
     Space space = given;
     const std::size_t D = space.D = kD ? kD : given.D, E = space.E = kE ? kE : given.E;
     const Votes& votes = space.votes;
@@ -387,7 +413,7 @@ DimensionSums update_dimensions(const Space& given, const Crowd& crowd, double* 
                                 square += moments.second[p * E + q] * T;
                             }
                         }
-                        const VoteBound bound(VoteTerms(space, i, s, n), z, square);
+                        const VoteBound bound(VoteTerms(space, i, s, n), z, square, caution);
                         constant += bound.constant;
                         for (std::size_t p = 0; p < E; ++p) {
                             b[p] += bound.l * d[p];

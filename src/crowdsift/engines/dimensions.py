@@ -72,8 +72,12 @@ class Dimensions(Protocol):
         width: Workers,
         ties: bool,
         part: int,
+        caution: float,
     ) -> DimensionUpdate:
-        """Update the weights of every worker, from its moments before."""
+        """Update the weights of every worker, from its moments before.
+
+        The curvature of a vote is the expected one, and with `caution` 1 that of the bound of Jaakkola and Jordan.
+        """
 
     def residuals(
         self, positions: Items, weights: Workers, width: Workers, taken: Workers, ties: bool, part: int

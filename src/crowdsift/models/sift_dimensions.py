@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.terms.dimensions import State
 
 _RESPONSE_WORK = 1e9  # squares of the numbers of positions that workers judge, summed
-_OPEN_PASSES = 4
+_OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # of the passes over workers under a broad prior
 _DRAWS = 64  # of the weights of every worker, for the probability that it is distinct
 
 
@@ -166,9 +166,17 @@ def _open(state: State, setting: Setting) -> Vector:
     broad = np.linalg.inv(np.linalg.inv(crowd.precision) + np.outer(mean, mean))
     one_class = np.array([0.0, -700.0, -700.0, -700.0])
     crowd = crowd._replace(mean=crowd.mean - mean, precision=broad, log_shares=one_class)
-    for _ in range(_OPEN_PASSES):
+    for caution in _OPEN_CAUTION:
         found = setting.passes.update(
-            state.positions, state.covariance, crowd, weights, second, setting.width, setting.ties, int(Part.ALL)
+            state.positions,
+            state.covariance,
+            crowd,
+            weights,
+            second,
+            setting.width,
+            setting.ties,
+            int(Part.ALL),
+            caution,
         )
         weights, second = found.weights, found.second
     a = weights[:, :D]

@@ -399,6 +399,7 @@ class CpuDimensions:
         width: Vector,
         ties: bool,
         part: int,
+        caution: float,
     ) -> DimensionUpdate:
         """One pass of variational Bayes; see the protocol."""
         self._votes.counter.passes += 1
@@ -412,6 +413,7 @@ class CpuDimensions:
             self._votes.facts.n_gold,
             ties,
             part,
+            caution,
         )
         return DimensionUpdate(*found[:-1], CpuBlocks(self._votes, found[-1]))
 

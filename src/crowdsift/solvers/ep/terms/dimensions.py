@@ -2,8 +2,8 @@
 
     z = a_s·(x_i - x_j) + γ_s,   x_i ~ N(0, I),   a_s ~ N(μ, Σ), mirrored or 0; μ and Σ learned
 
-Positions and weights are Gaussian and independent of each other in the approximate posterior. Every logistic term has
-the bound of Jaakkola and Jordan, so that both updates are closed. Positions of few items have one covariance matrix;
+Positions and weights are Gaussian and independent of each other in the approximate posterior. Every logistic term is
+a parabola of its expected slope and curvature, so that both updates are closed. Positions of few items have one covariance matrix;
 beyond, a D x D block per item, and conjugate gradients.
 """
 
@@ -36,6 +36,7 @@ _ONE_SIDED = 1.0 / 9.0  # precision of the side bias of workers who see nothing 
 _GOLD = 1.0 / 9.0  # precision of the weights of gold
 _SHARE = 3e-7  # of the bound, where that is more
 _NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, or becomes exact
+_CALMER = 0.25  # by which steps become less cautious in an iteration
 _MOST, _STEPS = 300, 6  # iterations, and those of conjugate gradients in each
 _FIRST = 10  # iterations in one dimension, where more are asked for
 _NEW_VARIANCE = 0.5  # of the weights of a new dimension
@@ -178,8 +179,10 @@ def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> Stat
 
 def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
     """Iterate until the bound settles; the crowd is held for the first iterations."""
-    # The positions of few items get one covariance matrix once the bound has nearly settled.
+    # The positions of few items get one covariance matrix once the bound has nearly settled. Then steps become less
+    # cautious, down to the expected curvature, unless the bound falls. Trials stay with the curvature that is safe.
     last, at_last, exact = -np.inf, _exact(setting, state), False
+    caution, least = 1.0, float(setting.part is not Part.ALL)
     for iteration in range(most):
         found = setting.passes.update(
             state.positions,
@@ -190,6 +193,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
             setting.width,
             setting.ties,
             int(setting.part),
+            caution,
         )
         bound = found.bound - (state.penalty() if iteration else 0.0)
         state = replace(
@@ -200,9 +204,14 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
             bound=bound,
             iterations=iteration + 1,
         )
+        settled = max(_NATS, _SHARE * abs(bound))
         change = abs(bound - last) if iteration > held + 1 else np.inf
-        if change < max(_NATS, _SHARE * abs(bound)) and exact == at_last:
+        if change < settled and exact == at_last and caution <= least:
             return replace(state, converged=True)
+        if caution < 1.0 and bound < last - 10.0 * settled:
+            caution = least = min(2.0 * caution + _CALMER, 1.0)
+        elif change < max(_NEARLY, settled):
+            caution = max(caution - _CALMER, least)
         last, exact = bound, exact or (at_last and change < _NEARLY)
         if iteration >= held:
             state = replace(state, crowd=_crowd(state.crowd, found.population, state.count))
