@@ -123,7 +123,8 @@ struct ResidualsBinding {
         if (columns == 0 || columns > 32) throw std::invalid_argument("1 to 32 columns");
         Vec out(K * columns);
         core->run([&] {
-            multiply_residuals(space(), r.data(), v.data(), columns, out.data(), core->pool);
+            const auto product = columns == 8 ? multiply_residuals<8> : multiply_residuals<0>;
+            product(space(), r.data(), v.data(), columns, out.data(), core->pool);
         });
         return hand_over<double, 2>(std::move(out), {K, columns});
     }

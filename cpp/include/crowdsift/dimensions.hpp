@@ -536,36 +536,43 @@ inline void residuals(const Space& space, const double* mean, const double* take
 
 // out = sum over workers of (u u' - sum over votes of r^2 e e') v, u the sum of r e over the votes
 // of a worker, e = e_first - e_second; the degrees are sums of r^2.
-inline void multiply_residuals(const Space& space, const float* r, const double* v,
-                               std::size_t columns, double* out, ThreadPool& pool) {
+template <std::size_t kColumns>
+void multiply_residuals(const Space& space, const float* r, const double* v, std::size_t given,
+                        double* out, ThreadPool& pool) {
     const Votes& votes = space.votes;
+    const std::size_t columns = kColumns ? kColumns : given;
     over_worker_ranges(
         votes, pool, votes.n_items * columns, out,
         [&](std::size_t, std::size_t from, std::size_t to, double* sums) {
-            std::vector<double> total(columns);
+            std::vector<double> total(columns), turned;
             for (std::size_t s = from; s < to; ++s) {
-                std::fill(total.begin(), total.end(), 0.0);
                 const std::size_t begin = votes.begin_of(s), end = votes.begin_of(s + 1);
+                std::fill(total.begin(), total.end(), 0.0);
+                turned.resize((end - begin) * columns);
                 const auto each = [&](const auto& visit) {
-                    for (std::size_t i = begin; i < end; ++i) {
-                        if (r[i] == 0.0F) continue;
-                        const std::uint64_t signs = space.hash(i, s, 0x5851F42D4C957F2DU) << 1U;
-                        const std::size_t one = votes.first[i] * columns;
-                        const std::size_t two = votes.second[i] * columns;
-                        const double n = std::max(static_cast<double>(votes.weight[i]), 1.0);
-                        const double all = static_cast<double>(r[i]), each_one = all / std::sqrt(n);
-                        visit(0, all, n, one, two);
-                        for (std::size_t c = 1; c < columns; ++c)  // n votes, turned one by one
-                            visit(c, signs >> c & 1U ? -each_one : each_one, 1.0, one + c, two + c);
-                    }
+                    for (std::size_t i = begin; i < end; ++i)
+                        if (r[i] != 0.0F)
+                            visit(i, turned.data() + (i - begin) * columns,
+                                  votes.first[i] * columns, votes.second[i] * columns,
+                                  std::max(static_cast<double>(votes.weight[i]), 1.0));
                 };
-                each([&](std::size_t c, double ri, double, std::size_t one, std::size_t two) {
-                    total[c] += ri * (v[one] - v[two]);
+                each([&](std::size_t i, double* ri, std::size_t one, std::size_t two, double n) {
+                    const std::uint64_t signs = space.hash(i, s, 0x5851F42D4C957F2DU) << 1U;
+                    const double all = static_cast<double>(r[i]), own = all / std::sqrt(n);
+                    for (std::size_t c = 0; c < columns; ++c)  // n votes, turned one by one
+                        ri[c] = signs >> c & 1U ? -own : own;
+                    ri[0] = all;
+                    for (std::size_t c = 0; c < columns; ++c)
+                        total[c] += ri[c] * (v[one + c] - v[two + c]);
                 });
-                each([&](std::size_t c, double ri, double n, std::size_t one, std::size_t two) {
-                    const double flow = ri * (total[c] - ri / n * (v[one] - v[two]));
-                    sums[one] += flow;
-                    sums[two] -= flow;
+                each([&](std::size_t i, const double* ri, std::size_t one, std::size_t two,
+                         double n) {
+                    const double square = static_cast<double>(r[i]) * static_cast<double>(r[i]) / n;
+                    for (std::size_t c = 0; c < columns; ++c) {
+                        const double flow = ri[c] * total[c] - square * (v[one + c] - v[two + c]);
+                        sums[one + c] += flow;
+                        sums[two + c] -= flow;
+                    }
                 });
             }
         });
