@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.io.items import Gold, GoldLabels
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.votes.comparisons import Comparisons
@@ -117,7 +118,17 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
         variances=np.where(known, variance[place], 1.0),
         population=earlier.population,
         sites=_sites(earlier, place, votes),
+        dimensions=_dimensions(earlier, place, votes),
     )
+
+
+def _dimensions(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> DimensionEstimate | None:
+    """Return earlier positions and weights in the codes of these votes; gold has the weights of a new worker."""
+    found = earlier.posterior.dimensions if earlier.posterior is not None else None
+    if found is None:
+        return None
+    who = match_labels(votes.workers.tolist(), earlier.worker_table["worker"].tolist())
+    return found.recoded(place, np.append(who, np.full(votes.n_gold, -1)))
 
 
 def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:

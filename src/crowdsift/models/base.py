@@ -235,6 +235,7 @@ class Start:
     sites: SavedSites | None = None
     workers: Vector | None = None
     boards: Boards | None = None  # of the votes at hand, where contexts are pooled
+    dimensions: DimensionEstimate | None = None
 
 
 @dataclass(frozen=True)

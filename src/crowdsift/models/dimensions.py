@@ -64,6 +64,12 @@ class DimensionEstimate:
         names = ("weights", "weight_covariance", "distinct")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
+    def recoded(self, item: NDArray[np.intp], worker: NDArray[np.intp]) -> DimensionEstimate:
+        """Return the estimate with these rows of items and workers; -1 is one without votes."""
+        found = self.with_strangers().by_worker(worker)
+        names = ("positions", "position_covariance", "component_size")
+        return replace(found, **{name: getattr(found, name)[item] for name in names})
+
     def with_strangers(self) -> DimensionEstimate:
         """Return the estimate with a last worker and a last item, of code -1, without votes."""
         own, D = self.weights[:1], self.count

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors
     from crowdsift.models.coefficients import CovariateEstimate
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation
@@ -206,8 +207,10 @@ class Sift(Model):
         """The number of dimensions asked for; 0 lets the evidence decide."""
         return 0 if isinstance(self.dimensions, str) else self.dimensions
 
-    def _with_dimensions(self, estimate: Estimate, engine: Engine) -> Estimate:
-        found = with_dimensions(estimate, engine, self._asked)
+    def _with_dimensions(
+        self, estimate: Estimate, engine: Engine, earlier: DimensionEstimate | None = None
+    ) -> Estimate:
+        found = with_dimensions(estimate, engine, self._asked, earlier)
         return found if found.dimensions is None else self._signed(found, engine)
 
     def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
@@ -286,6 +289,9 @@ class Sift(Model):
         found = self._estimate(run, engine, boards=start.boards)
         # Residuals are not tested again before the votes are a tenth more than when they were.
         tested, count = start.population.get("tested", 0.0), float(engine.facts.loads.sum())
+        if start.dimensions is not None and (self._asked or count < 1.1 * tested):
+            found = self._with_dimensions(found, engine, start.dimensions)
+            return replace(found, population={**(found.population or {}), "tested": tested})
         if start.boards is not None or (warm and not self._asked and count < 1.1 * tested):
             known = {**(found.population or {}), "tested": tested}
             return replace(found, population=known) if tested else found

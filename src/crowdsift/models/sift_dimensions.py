@@ -17,14 +17,13 @@ from crowdsift.models.dimensions import DimensionEstimate, Trial
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
-from crowdsift.solvers.ep.terms.dimensions import Setting, begin, fitted, search
+from crowdsift.solvers.ep.terms.dimensions import Setting, State, begin, fitted, run, search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.terms.dimensions import State
 
 _RESPONSE_WORK = 1e9  # squares of the numbers of positions that workers judge, summed
 _OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # of the passes over workers under a broad prior
@@ -53,9 +52,12 @@ def _most(engine: Engine) -> int:
     return min(free, facts.n_workers - facts.n_gold, MAX_DIMENSIONS)
 
 
-def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
+def with_dimensions(
+    estimate: Estimate, engine: Engine, asked: int, earlier: DimensionEstimate | None = None
+) -> Estimate:
     """Return the estimate in several dimensions if they are asked for, or clearly better."""
-    # `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension.
+    # `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension. The number of an
+    # earlier estimate is kept, and its positions and weights are where to start.
     workers, facts = estimate.workers, engine.facts
     if asked == 1 or (not asked and engine.dimensions is None):
         return estimate
@@ -70,6 +72,8 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
     ties = "tie_width" in workers.extra
     setting = Setting(required(engine.dimensions), width, ties, facts.component)
     one = begin(estimate.scores, estimate.score_sd**2, np.stack(columns, 1), np.stack(sds, 1))
+    if earlier is not None and asked in (0, earlier.count):
+        return _estimate(estimate, engine, setting, run(setting, _resumed(earlier, one)), earlier.trials)
     if asked:
         return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), ())
     state, tried = search(setting, one, _most(engine), facts.loads)
@@ -81,6 +85,26 @@ def with_dimensions(estimate: Estimate, engine: Engine, asked: int) -> Estimate:
     if rival and state.bound <= (estimate.evidence or 0.0) + MIN_LOG_BAYES_FACTOR:
         return estimate
     return _estimate(estimate, engine, setting, state, trials)
+
+
+def _resumed(earlier: DimensionEstimate, one: State) -> State:
+    """Return the end of an earlier run, in the codes of these votes, with the sides of the run in one dimension."""
+    D, weights = earlier.count, np.concatenate([earlier.weights, one.weights[:, 1:]], axis=1)
+    S, E = weights.shape
+    second, spread = np.zeros((S, E, E)), np.linalg.inv(one.crowd.precision)
+    second[:, :D, :D] = earlier.weight_covariance
+    second[:, D:, D:] = one.second[:, 1:, 1:] - one.weights[:, 1:, None] * one.weights[:, None, 1:]
+    covariance = np.zeros((E, E))
+    covariance[:D, :D], covariance[D:, D:] = earlier.covariance, spread[1:, 1:]
+    mean = np.append(earlier.mean, one.crowd.mean[1:])
+    return State(
+        positions=earlier.positions,
+        covariance=earlier.position_covariance + np.eye(D) / earlier.component_size[:, None, None],
+        weights=weights,
+        second=second + weights[:, :, None] * weights[:, None, :],
+        crowd=one.crowd._replace(mean=mean, precision=np.asarray(np.linalg.inv(covariance), np.float64)),
+        shares=one.shares,
+    )
 
 
 def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]) -> Estimate:
@@ -124,7 +148,7 @@ def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, tri
         details={**one.details, "pair_effect": 0.0},
         pairs=None,
         in_context=None,
-        population={**(one.population or {}), "scale": 1.0, "dimensions": D},
+        population={**(one.population or {}), "scale": 1.0, "dimensions": D, "tested": float(facts.loads.sum())},
         sites=None,
         dimensions=found,
     )

@@ -3,8 +3,8 @@
     z = a_s·(x_i - x_j) + γ_s,   x_i ~ N(0, I),   a_s ~ N(μ, Σ), mirrored or 0; μ and Σ learned
 
 Positions and weights are Gaussian and independent of each other in the approximate posterior. Every logistic term is
-a parabola of its expected slope and curvature, so that both updates are closed. Positions of few items have one covariance matrix;
-beyond, a D x D block per item, and conjugate gradients.
+a parabola of its expected slope and curvature, so that both updates are closed. Positions of few items have one
+covariance matrix; beyond, a D x D block per item, and conjugate gradients.
 """
 
 from __future__ import annotations
