@@ -118,17 +118,17 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
         variances=np.where(known, variance[place], 1.0),
         population=earlier.population,
         sites=_sites(earlier, place, votes),
-        dimensions=_dimensions(earlier, place, votes),
+        dimensions=_dimensions(earlier, votes),
     )
 
 
-def _dimensions(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> DimensionEstimate | None:
+def _dimensions(earlier: Fit, votes: Comparisons) -> DimensionEstimate | None:
     """Return earlier positions and weights in the codes of these votes; gold has the weights of a new worker."""
-    found = earlier.posterior.dimensions if earlier.posterior is not None else None
-    if found is None:
+    if earlier.posterior is None or earlier.posterior.dimensions is None:
         return None
+    what = match_labels(votes.items.tolist(), earlier.posterior.items.tolist())
     who = match_labels(votes.workers.tolist(), earlier.worker_table["worker"].tolist())
-    return found.recoded(place, np.append(who, np.full(votes.n_gold, -1)))
+    return earlier.posterior.dimensions.recoded(what, np.append(who, np.full(votes.n_gold, -1)))
 
 
 def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:

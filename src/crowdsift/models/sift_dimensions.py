@@ -17,7 +17,7 @@ from crowdsift.models.dimensions import DimensionEstimate, Trial
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
-from crowdsift.solvers.ep.terms.dimensions import Setting, State, begin, fitted, run, search
+from crowdsift.solvers.ep.terms.dimensions import Setting, State, begin, fitted, resumed, search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +73,7 @@ def with_dimensions(
     setting = Setting(required(engine.dimensions), width, ties, facts.component)
     one = begin(estimate.scores, estimate.score_sd**2, np.stack(columns, 1), np.stack(sds, 1))
     if earlier is not None and asked in (0, earlier.count):
-        return _estimate(estimate, engine, setting, run(setting, _resumed(earlier, one)), earlier.trials)
+        return _estimate(estimate, engine, setting, resumed(setting, _earlier(earlier, one)), earlier.trials)
     if asked:
         return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), ())
     state, tried = search(setting, one, _most(engine), facts.loads)
@@ -87,7 +87,7 @@ def with_dimensions(
     return _estimate(estimate, engine, setting, state, trials)
 
 
-def _resumed(earlier: DimensionEstimate, one: State) -> State:
+def _earlier(earlier: DimensionEstimate, one: State) -> State:
     """Return the end of an earlier run, in the codes of these votes, with the sides of the run in one dimension."""
     D, weights = earlier.count, np.concatenate([earlier.weights, one.weights[:, 1:]], axis=1)
     S, E = weights.shape

@@ -353,6 +353,12 @@ def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
     return state
 
 
+def resumed(setting: Setting, state: State) -> State:
+    """Return the end of a run from an earlier state, in which nobody is mirrored at first."""
+    # Otherwise a group with another taste may end up as mirrored workers.
+    return run(setting, replace(state, crowd=state.crowd._replace(log_shares=_NOBODY)))
+
+
 def beyond_chance(values: Vector) -> bool:
     """Return whether the first eigenvalue is clearly above those by chance, which follow it."""
     chance = values[1:]
