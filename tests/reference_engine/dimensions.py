@@ -18,12 +18,10 @@ def log_sigmoid(z: Any) -> Any:
 
 
 def expected(u: Any, v: Any, caution: float) -> tuple[Any, Any, Any]:
-    """log σ(t) and its derivative, and minus the second, averaged over t ~ N(u, v) in three points."""
-    step = np.sqrt(3.0 * v)
-    points = [(2.0 / 3.0, u), (1.0 / 6.0, u - step), (1.0 / 6.0, u + step)]
-    value = sum(mass * log_sigmoid(t) for mass, t in points)
-    slope = sum(mass * sigmoid(-t) for mass, t in points)
-    bend = sum(mass * sigmoid(t) * sigmoid(-t) for mass, t in points)
+    """log σ(t) and its derivative, and minus the second, averaged over t ~ N(u, v)."""
+    k = smoothing(v)
+    value, slope = log_sigmoid(k * u) / k, sigmoid(-k * u)
+    bend = k * slope * (1.0 - slope)
     xi = np.maximum(np.sqrt(u**2 + v), 1e-4)
     return value, slope, (1.0 - caution) * bend + caution * np.tanh(xi / 2.0) / (2.0 * xi)
 

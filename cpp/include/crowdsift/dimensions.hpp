@@ -121,8 +121,9 @@ struct Slope {
     }
 };
 
-// The terms of a vote at E[z] and E[z^2]: a constant, l and w. Expectations are by Gauss and
-// Hermite in three points; `caution` is the share of w that is the curvature of the bound.
+// The terms of a vote at E[z] and E[z^2]: a constant, l and w. The expected slope is that of a
+// smoothed logistic function, s(-k u), and its integral is the expected logarithm; `caution` is the
+// share of w that is the curvature of the bound.
 struct VoteBound {
     double constant, l, w;
 
@@ -134,15 +135,12 @@ struct VoteBound {
 
     void add(double m, double sign, double o, double z, double square, double caution) {
         if (m == 0.0) return;
-        const double u = sign * z + o, v = std::max(square - z * z, 0.0), step = std::sqrt(3.0 * v);
-        const Expected middle(u), low(u - step), high(u + step);
-        const double slope = (4.0 * middle.p + low.p + high.p) / 6.0;
-        const double root = middle.rest * middle.rest;
-        const double value =
-            (4.0 * std::min(u, 0.0) + std::min(u - step, 0.0) + std::min(u + step, 0.0) -
-             std::log(root * root * low.rest * high.rest)) /
-            6.0;
-        double bend = (4.0 * middle.bend + low.bend + high.bend) / 6.0;
+        const double u = sign * z + o, v = std::max(square - z * z, 0.0);
+        const double k = 1.0 / std::sqrt(1.0 + kLogisticSmoothing * v);
+        const double smaller = std::exp(-k * std::fabs(u));
+        const double slope = (u > 0.0 ? smaller : 1.0) / (1.0 + smaller);  // s(-k u)
+        const double value = std::min(u, 0.0) - std::log1p(smaller) / k;
+        double bend = k * slope * (1.0 - slope);
         if (caution > 0.0) {
             const double q = u * u + v, xi = std::sqrt(q), e = std::exp(-xi);
             const double of_bound =
@@ -154,17 +152,6 @@ struct VoteBound {
         l += m * linear;
         w += m * bend;
     }
-
-    struct Expected {
-        double rest, p, bend;  // 1 + e^-|u|, s(-u) and s(u) s(-u)
-
-        explicit Expected(double u) {
-            const double e = std::exp(-std::fabs(u));
-            rest = 1.0 + e;
-            p = (u > 0.0 ? e : 1.0) / rest;
-            bend = p * (1.0 - p);
-        }
-    };
 };
 
 // Lower triangle of a Cholesky factor in place; false where the matrix is not positive definite.

@@ -182,7 +182,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
     # The positions of few items get one covariance matrix once the bound has nearly settled. Then steps become less
     # cautious, down to the expected curvature, unless the bound falls. Trials stay with the curvature that is safe.
     last, at_last, exact = -np.inf, _exact(setting, state), False
-    caution, least = 1.0, float(setting.part is not Part.ALL)
+    caution, least, safe = 1.0, float(setting.part is not Part.ALL), state
     for iteration in range(most):
         found = setting.passes.update(
             state.positions,
@@ -196,6 +196,12 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
             caution,
         )
         bound = found.bound - (state.penalty() if iteration else 0.0)
+        settled = max(_NATS, _SHARE * abs(bound))
+        if caution < 1.0 and not bound > last - 10.0 * settled:
+            state, caution = safe, min(2.0 * caution + _CALMER, 1.0)
+            least = caution
+            continue
+        safe = state
         state = replace(
             state,
             weights=found.weights,
@@ -204,13 +210,10 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
             bound=bound,
             iterations=iteration + 1,
         )
-        settled = max(_NATS, _SHARE * abs(bound))
         change = abs(bound - last) if iteration > held + 1 else np.inf
         if change < settled and exact == at_last and caution <= least:
             return replace(state, converged=True)
-        if caution < 1.0 and bound < last - 10.0 * settled:
-            caution = least = min(2.0 * caution + _CALMER, 1.0)
-        elif change < max(_NEARLY, settled):
+        if change < max(_NEARLY, settled):
             caution = max(caution - _CALMER, least)
         last, exact = bound, exact or (at_last and change < _NEARLY)
         if iteration >= held:
