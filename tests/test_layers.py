@@ -38,7 +38,7 @@ LAYERS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
 # Only these call the compiled core; solvers and models must run on any engine.
-CORE = ("engines.cpu", "engines.dask", "votes.", "io.streamed", "results.verdicts")
+CORE = ("engines.cpu", "engines.covariates", "engines.dask", "votes.", "io.streamed", "results.verdicts")
 # Imports that may point up, inside functions or for type checking only.
 LAZY = {
     "results.fit": ("checks", "fitting", "report"),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from reference_engine.covariates import NumpyPasses
 
-from crowdsift.engines.cpu.engine import CpuPasses
+from crowdsift.engines.covariates import CovariatePasses, CovariateVotes, TypeValues
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
 from crowdsift.solvers.ep.terms.covariates import (
-    CovariateVotes,
-    NumpyPasses,
-    TypeValues,
     cavities,
     eliminate,
     positive,
@@ -154,7 +152,7 @@ def test_the_core_passes_as_the_specification_does():
     V, wanted = planes(rng, N, 0.6), rng.random((S, T)) < 0.7
     q[1] = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     for threads in (1, 3):
-        one, two = NumpyPasses(votes), CpuPasses(votes, threads)
+        one, two = NumpyPasses(votes), CovariatePasses(votes, threads)
         for a, b in zip(
             one.messages(types, m[:, 0], V[:, 0], gamma, wanted),
             two.messages(types, m[:, 0], V[:, 0], gamma, wanted),

@@ -1,13 +1,13 @@
-"""Passes over votes with covariates and the types of their workers: what an engine may offer.
-
-A solver asks with `isinstance` and makes the passes in NumPy where an engine does not offer them.
-"""
+"""Passes over votes with covariates and the types of their workers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from crowdsift import _core
+from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,28 +37,39 @@ class TypeValues(NamedTuple):
     regular: Vector
 
 
-class CovariatePasses(Protocol):
-    """CovariatePasses over votes and types; what an engine may offer in place of `NumpyPasses`."""
+class CovariatePasses:
+    """Passes over votes and types, by the compiled core; the votes of a fit with covariates are in one process."""
+
+    def __init__(self, votes: CovariateVotes, threads: int | None = None) -> None:
+        self._core = _core.CovariatePasses(
+            votes.starts.astype(np.int64),
+            np.ascontiguousarray(votes.C),
+            np.ascontiguousarray(votes.n, np.float64),
+            np.ascontiguousarray(votes.side, np.float64),
+            votes.tied.astype(np.uint8),
+            thread_count(threads),
+        )
 
     def messages(
         self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
     ) -> tuple[Vector, Vector, Vector]:
-        """Σ n log Z of workers and wanted types, its gradient and minus its Hessian in γ.
+        """Return Σ n log Z of workers and wanted types, its gradient and minus its Hessian in γ.
 
         `m` and `v` are the cavities of d, integrated over; `gamma` are coefficients, workers x types x covariates.
         Side-only types have no derivatives.
         """
+        m, v, gamma = (np.ascontiguousarray(each) for each in (m, v, gamma))
+        return self._core.messages(*_values(types), m, v, gamma, wanted.astype(np.uint8))
 
     def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
-        """α and λ of every vote in the means of (d, η), averaged over types of mass q.
+        """Return α and λ of every vote in the means of (d, η), averaged over types of mass q.
 
         `m` and `V` are the joint cavities; a type's η is c·`shift` beside their mean.
         """
+        m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
+        return self._core.moments(*_values(types), m, V, shift, q, MIN_TYPE_MASS)
 
 
-@runtime_checkable
-class OffersCovariatePasses(Protocol):
-    """An `Engine` with passes over votes with covariates; without it they are made in NumPy."""
-
-    def covariate_passes(self, votes: CovariateVotes) -> CovariatePasses:
-        """Return the passes over these votes."""
+def _values(types: TypeValues) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
+    beta, width, only = (np.ascontiguousarray(each, np.float64) for each in types[:3])
+    return beta, width, only, types.regular.astype(np.uint8)

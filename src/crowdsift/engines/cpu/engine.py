@@ -18,7 +18,6 @@ from crowdsift.engines.base import (
     SlopePrior,
     Tally,
 )
-from crowdsift.engines.covariates import MIN_TYPE_MASS
 from crowdsift.engines.dimensions import DimensionUpdate
 from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.covariates import CovariateVotes, TypeValues
     from crowdsift.engines.dimensions import Crowd
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
@@ -308,40 +306,6 @@ class CpuLaplacian:
         return self._inner.pair_distances(np.ascontiguousarray(rows, np.float32))
 
 
-class CpuPasses:
-    """`crowdsift.engines.covariates.CovariatePasses` on threads."""
-
-    def __init__(self, votes: CovariateVotes, threads: int) -> None:
-        self._core = _core.CovariatePasses(
-            votes.starts.astype(np.int64),
-            np.ascontiguousarray(votes.C),
-            np.ascontiguousarray(votes.n, np.float64),
-            np.ascontiguousarray(votes.side, np.float64),
-            votes.tied.astype(np.uint8),
-            threads,
-        )
-
-    def messages(
-        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
-    ) -> tuple[Vector, Vector, Vector]:
-        return self._core.messages(
-            *_types(types),
-            np.ascontiguousarray(m),
-            np.ascontiguousarray(v),
-            np.ascontiguousarray(gamma),
-            wanted.astype(np.uint8),
-        )
-
-    def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
-        m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
-        return self._core.moments(*_types(types), m, V, shift, q, MIN_TYPE_MASS)
-
-
-def _types(types: TypeValues) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
-    beta, width, only = (np.ascontiguousarray(each, np.float64) for each in types[:3])
-    return beta, width, only, types.regular.astype(np.uint8)
-
-
 class CpuLikelihood:
     """Likelihoods with parameters of workers."""
 
@@ -600,7 +564,7 @@ class CpuEngine:
         component = _core.components(comparisons.first, comparisons.second, comparisons.n_items)
         self.facts = Facts.of(comparisons, component)
         self._votes = votes = CpuVotes(core, self.facts, np.diff(comparisons.offsets), counted_with)
-        self._comparisons, self._threads, self._shared = comparisons, threads, shared
+        self._comparisons, self.threads, self._shared = comparisons, threads, shared
         self.counts, self.slopes = CpuCounts(votes), CpuSlopes(votes)
         self.em, self.likelihood = CpuEM(votes), CpuLikelihood(votes)
         self.grid, self.dimensions = CpuGrid(votes), CpuDimensions(votes)
@@ -610,16 +574,12 @@ class CpuEngine:
         """Passes over all votes so far."""
         return self._votes.counter.passes
 
-    def covariate_passes(self, votes: CovariateVotes) -> CpuPasses:
-        """Return passes over votes with covariates, on the same number of threads."""
-        return CpuPasses(votes, self._threads)
-
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         found = by_context(self._comparisons, enough) if self._comparisons.by else None
         if found is None:
             return None
         # the same pairs, and the passes are counted together
-        apart = CpuEngine(found.votes, self._threads, self._shared, self._votes)
+        apart = CpuEngine(found.votes, self.threads, self._shared, self._votes)
         return ContextEngine(apart, found.worker, found.context)
 
 

@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.covariates import (
-    MIN_TYPE_MASS,
-    CovariatePasses,
-    CovariateVotes,
-    OffersCovariatePasses,
-    TypeValues,
-)
+from crowdsift.engines.covariates import CovariatePasses, CovariateVotes, TypeValues
 from crowdsift.engines.dense import DenseOperator, TypeTable
 from crowdsift.engines.grid import LEAST_DENOMINATOR, PairVariances, SiteSystem, SiteUpdate, TypePosteriors
 from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.numeric.likelihoods import outcome_terms, smoothing
 from crowdsift.solvers.ep.state import KeptCovariates, Propagation
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 from crowdsift.solvers.ep.workers import WorkerPrior
@@ -34,8 +27,6 @@ from crowdsift.votes.covariates import SIDE
 from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import GridSites, SitePass, WorkerPriors, WorkerTypes
@@ -49,7 +40,6 @@ _SMALL = 1e-6  # of a variance in T, below which workers do not differ
 # Types of a lower posterior than this are passed over, but for the first and every few passes.
 _MIN_POSTERIOR, _EVERY, _FIRST = 1e-12, 8, 3
 _MAX_FACTOR = 4.0  # by which a variance may move in one pass
-_NUMBERS = 400_000  # of an array over votes and types at a time
 _LONGEST = 1.0  # a Newton step in γ, covariates being of unit mean square
 
 
@@ -105,8 +95,7 @@ class Covariates(Term):
 def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation:
     settings, engine = replace(base.settings, starts=("flat",)), base.engine
     types = settings.families[-1 if SIDE in design.names else 0]
-    passes = engine.covariate_passes if isinstance(engine, OffersCovariatePasses) else NumpyPasses
-    sites = CovariateSites(design.votes, types, 2.0, ~design.by_items, passes)
+    sites = CovariateSites(design.votes, types, 2.0, ~design.by_items, getattr(engine, "threads", None))
     trial = Propagation.of(
         "flat",
         engine,
@@ -407,7 +396,7 @@ class CovariateSites:
         types: WorkerTypes,
         variance: float,
         free: NDArray[np.bool_],
-        passes: Callable[[CovariateVotes], CovariatePasses],
+        threads: int | None = None,
     ) -> None:
         y, worker = votes.outcome.astype(np.float64), votes.worker_codes().astype(np.int64)
         tied = (y == 0.5) & types.ties
@@ -430,7 +419,7 @@ class CovariateSites:
         self.types = TypeTable(types, votes.n_workers, votes.n_gold)
         P = C.shape[1]
         self.effects = Effects(np.zeros(P), np.full(P, 0.1))
-        self._over = passes(self._votes)
+        self._over = CovariatePasses(self._votes, threads)
         self._tau, self._nu = np.zeros((len(rows), 3)), np.zeros((len(rows), 2))
         spread = np.sum(C**2 * self.effects.variance, axis=1)
         self._V = np.stack([np.full(len(rows), variance), np.zeros(len(rows)), spread], axis=1)
@@ -648,87 +637,11 @@ class WorkerLaplace(NamedTuple):
     gamma: Vector  # from where the next step goes
 
 
-def _blocks(starts: NDArray[np.int64], n_types: int) -> Iterator[tuple[int, int]]:
-    most, begin, count = max(_NUMBERS // n_types, 1), 0, len(starts) - 1
-    while begin < count:
-        end = int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1
-        end = min(max(end, begin + 1), count)
-        yield begin, end
-        begin = end
-
-
-def _sums(values: Vector, starts: NDArray[np.int64]) -> Vector:
-    padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
-    found = np.add.reduceat(padded, np.minimum(starts[:-1], len(values)), axis=0)
-    found[starts[1:] == starts[:-1]] = 0.0
-    return np.asarray(found)
-
-
 def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
     """Before any pass: γ = g."""
     P = len(g)
     gamma = np.tile(g, (workers, n_types, 1))
     return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma)
-
-
-class NumpyPasses:
-    """The specification."""
-
-    def __init__(self, votes: CovariateVotes) -> None:
-        self._votes = votes
-
-    def messages(
-        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
-    ) -> tuple[Vector, Vector, Vector]:
-        """See the protocol."""
-        votes, (workers, T, P) = self._votes, gamma.shape
-        log_z, G, H = np.zeros((workers, T)), np.zeros(gamma.shape), np.zeros((workers, T, P, P))
-        for begin, end in _blocks(votes.starts, T):
-            kept = np.flatnonzero(wanted[begin:end].any(axis=0))
-            rows, some = slice(votes.starts[begin], votes.starts[end]), np.arange(begin, end)
-            part, there = votes.starts[begin : end + 1] - votes.starts[begin], np.ix_(some, kept)
-            at, regular, C = votes.worker[rows] - begin, types.regular[kept], votes.C[rows]
-            beta, own, n = types.beta[there][at], gamma[there], votes.n[rows, None]
-            eta = sum(C[:, p, None] * own[:, :, p][at] for p in range(P))
-            z = beta * m[rows, None] + eta * regular + votes.side[rows, None] * types.only[kept]
-            k = smoothing(beta**2 * v[rows, None])
-            logs, e, f = outcome_terms(k * z, k * types.width[kept], votes.tied[rows, None])
-            log_z[there] = _sums(n * logs, part)
-            slope, bend = n * e * k * regular, n * (e**2 - f) * k**2 * regular
-            G[there] = _sums(slope[..., None] * C[:, None], part)
-            square = C[:, :, None] * C[:, None]
-            H[there] = _sums(bend[..., None, None] * square[:, None], part)
-        return log_z, G, H
-
-    def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
-        """See the protocol."""
-        votes = self._votes
-        alpha, curvature = np.empty((len(votes.n), 2)), np.empty((len(votes.n), 3))
-        for begin, end in _blocks(votes.starts, q.shape[1]):
-            likely = q[begin:end].max(axis=0) > MIN_TYPE_MASS
-            kept = np.flatnonzero(likely & (types.regular > 0.0))
-            rows = slice(votes.starts[begin], votes.starts[end])
-            at = votes.worker[rows] - begin
-            beta, mass = types.beta[begin:end, kept][at], q[begin:end, kept][at]
-            Vd, Vc, Ve = (V[rows, each, None] for each in range(3))
-            z = beta * m[rows, :1] + m[rows, 1:]
-            for p in range(shift.shape[2]):
-                z += votes.C[rows, p, None] * shift[begin:end, kept, p][at]
-            variance = np.maximum(beta * (beta * Vd + 2.0 * Vc) + Ve, 0.0)
-            k = smoothing(variance)
-            _, e, f = outcome_terms(k * z, k * types.width[kept], votes.tied[rows, None])
-            first, second = mass * e * k, mass * f * k**2
-            a, b = np.sum(first * beta, axis=1), np.sum(first, axis=1)
-            alpha[rows] = np.stack([a, b], axis=1)
-            curvature[rows] = np.stack(
-                [
-                    a * a - np.sum(second * beta**2, axis=1),
-                    a * b - np.sum(second * beta, axis=1),
-                    b * b - np.sum(second, axis=1),
-                ],
-                axis=1,
-            )
-        return alpha, curvature
 
 
 def worker_messages(
