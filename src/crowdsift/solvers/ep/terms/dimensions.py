@@ -357,7 +357,7 @@ def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
 
 
 def resumed(setting: Setting, state: State) -> State:
-    """Return the end of a run from an earlier state, in which nobody is mirrored at first."""
+    """Return the end of a run from an earlier state, in which no worker is mirrored at first."""
     # Otherwise a group with another taste may end up as mirrored workers.
     return run(setting, replace(state, crowd=state.crowd._replace(log_shares=_NOBODY)))
 
