@@ -173,3 +173,22 @@ def test_texts(tmp_path):
     assert fit.summary["item_features"]["used"]
     found = fit.score({"item": ["hard", "easy"], "text": ["philosophical " * 9, "cat " * 9]})
     assert found["score"][0] > found["score"][1]
+
+
+@pytest.mark.parametrize("name", ["text", "reply", "completion"])
+def test_features_join_to_replies_by_their_text(name, tmp_path):
+    rng = np.random.default_rng(4)
+    texts = [f"A reply that is longer than sixty characters, so that its label is cut: number {k}" for k in range(60)]
+    vectors = rng.normal(size=(60, 3))
+    rows = []
+    for k in range(400):
+        one, two = rng.choice(3, 2, replace=False) + 3 * (k % 20)
+        one, two = (one, two) if vectors[one, 0] > vectors[two, 0] else (two, one)
+        rows.append({"prompt": f"p{k % 20}", "chosen": texts[one], "rejected": texts[two], "annotator": f"a{k % 7}"})
+    (tmp_path / "trl.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    table = pa.table({name: texts, "embedding": vectors.tolist()})
+    pq.write_table(table, tmp_path / "vectors.parquet")
+    fit = crowdsift.fit(tmp_path / "trl.jsonl", items=f"{tmp_path}/vectors.parquet:embedding")
+    assert fit.features is not None
+    assert fit.features.n_features == 3 if hasattr(fit.features, "n_features") else True
+    assert np.corrcoef(fit.feature_weights()["weight"], [1, 0, 0])[0, 1] > 0.9

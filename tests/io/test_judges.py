@@ -313,7 +313,7 @@ def test_files_of_two_formats(tmp_path: Path) -> None:
     write(tmp_path / "x" / "b.json", [alpaca(1), alpaca(2, "n")])
     for name in ("a.json", "c.json"):  # before the other file and after it
         path = write(tmp_path / "x" / name, [panda])
-        with pytest.raises(InputError, match=r"of two formats .*pandalm.* apart"):
+        with pytest.raises(InputError, match=r"of two formats .*pandalm.* separate folder"):
             crowdsift.read(tmp_path / "x")
         path.unlink()
     write(tmp_path / "x" / "c.json", [{"left": "a", "right": "b", "winner": "left", "worker": "w"}])

@@ -64,42 +64,6 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     )
 
 
-class MeltedSource(MemorySource):
-    """Rows of another source, repeated for every column of answers (winner and worker)."""
-
-    has_blanks = by_column = True
-
-    def __init__(self, origin: Source, answers: Sequence[str], condition: str) -> None:
-        kept = [n for n in origin.names if n not in (*answers, "winner", "worker")]
-        origin.load([*kept, *answers], condition=condition)
-        rows = list(origin.rows([*kept, *answers]))
-        met = origin.kept()
-        self._row = np.repeat(np.arange(len(rows)), len(answers))
-        self._kept = None if met is None else met[self._row]
-        columns: dict[str, list[Any]] = {
-            name: [row[place] for row in rows for _ in answers] for place, name in enumerate(kept)
-        }
-        columns["winner"] = [entry for row in rows for entry in row[len(kept) :]]
-        columns["worker"] = [name for _ in rows for name in answers]
-        super().__init__(columns, source=origin.source)
-        self.backend, self.notes, self._origin = origin.backend, origin.notes, origin
-        self.notes += _half_empty(columns)
-
-    def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
-        """See `Source.load`; the condition was applied when the rows were unpivoted."""
-        return super().load(wanted, **cut)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return self._origin.files
-
-    def place(self, row: int) -> tuple[str, int]:
-        return self._origin.place(int(self._row[row]))
-
-    def close(self) -> None:
-        self._origin.close()
-
-
 class FrameSource(Source):
     """A data frame of any library that narwhals knows."""
 
@@ -400,6 +364,8 @@ def _cell(value: Any) -> Any:
 class UnfoldedSource(ArraySource):
     """Hold the votes of nested records; errors name the row of the source with the record."""
 
+    has_blanks = True
+
     def __init__(self, unfolded: Unfolded, origin: Source, kept_rows: NDArray[np.bool_] | None) -> None:
         super().__init__(unfolded.columns, source=origin.source)
         self.backend, self.notes = origin.backend, origin.notes
@@ -412,6 +378,9 @@ class UnfoldedSource(ArraySource):
     @property
     def files(self) -> tuple[str, ...]:
         return self._origin.files
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        return None if self.kept_rows is None else self.kept_rows[self._row]
 
     def place(self, row: int) -> tuple[str, int]:
         return self._origin.place(int(self._row[row]))
@@ -441,3 +410,16 @@ class UnfoldedSource(ArraySource):
 
     def close(self) -> None:
         self._origin.close()
+
+
+def melted(origin: Source, answers: Sequence[str], condition: str) -> UnfoldedSource:
+    """Return the rows of a source, repeated for every column of answers (winner and worker)."""
+    carried = [name for name in origin.names if name not in (*answers, "winner", "worker")]
+    origin.load([*carried, *answers], condition=condition)
+    rows = [(place, entries) for place, entries in enumerate(origin.rows([*carried, *answers])) for _ in answers]
+    columns = {name: [entries[place] for _, entries in rows] for place, name in enumerate(carried)}
+    places = [len(carried) + number % len(answers) for number in range(len(rows))]
+    columns["winner"] = [entries[place] for (_, entries), place in zip(rows, places, strict=True)]
+    columns["worker"] = [answers[place - len(carried)] for place in places]
+    found = Unfolded(columns, range(len(rows)), [row for row, _ in rows])
+    return UnfoldedSource(found, origin, origin.kept())

@@ -285,13 +285,13 @@ def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOpti
         return table, options
     sides: dict[str, str] = {}
     if options.worker_columns:
-        from crowdsift.io.frames import MeltedSource
+        from crowdsift.io.frames import melted
 
         answers = answer_columns(table, options.worker_columns)
         found = side_columns(name for name in table.names if name not in answers)
         if "left" not in table.names and len(found) == 1 and not options.columns:
             sides = dict(zip(("left", "right"), found[0], strict=True))
-        table = MeltedSource(table, answers, options.where)
+        table = melted(table, answers, options.where)
     columns = {**sides, **options.columns, "worker": table.worker_column}
     return table, replace(options, columns=columns, worker_from_path=False, worker_columns=())
 

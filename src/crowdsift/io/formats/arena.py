@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.io.formats import Format, Unfolded
+from crowdsift.io.formats.judges import unfolded_votes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from crowdsift.votes.source import Source
 
@@ -63,18 +64,15 @@ _SINGLE = Format(
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Make two votes of every row: model_1 is on the left in the first game only."""
     # `g2_winner` names the model, not the side, so nothing is turned here.
-    names = ("model_1", "model_2", "g1_winner", "g2_winner", roles["worker"])
-    columns: dict[str, list[Any]] = {"left": [], "right": [], "winner": [], "worker": []}
-    row = []
-    table.load(names, condition=condition)
-    for number, (one, two, first, second, judge) in enumerate(table.rows(names)):
+
+    def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        one, two, judge = row["model_1"], row["model_2"], row[roles["worker"]]
         worker = " ".join(map(str, judge)) if isinstance(judge, list) else judge
-        for left, right, answer in ((one, two, first), (two, one, second)):
-            winner = {"model_1": one, "model_2": two, "tie": "tie"}.get(answer)
-            for name, entry in zip(columns, (left, right, winner, worker), strict=True):
-                columns[name].append(entry)
-            row.append(number)
-    return Unfolded(columns, range(len(row)), row)
+        for left, right, answer in ((one, two, row["g1_winner"]), (two, one, row["g2_winner"])):
+            yield left, right, {"model_1": one, "model_2": two, "tie": "tie"}.get(answer), worker
+
+    names = ("model_1", "model_2", "g1_winner", "g2_winner", roles["worker"])
+    return unfolded_votes(table, names, condition, votes)
 
 
 _BOTH_ORDERS = Format(

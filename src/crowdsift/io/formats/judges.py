@@ -36,7 +36,7 @@ _VOTE = ("left", "right", "winner", "worker")
 _BASELINE = "gpt-4-0314"  # of Arena-Hard 0.1, whose rows do not name it
 
 
-def _unfolded(
+def unfolded_votes(
     table: Source,
     names: Sequence[str],
     condition: str,
@@ -44,6 +44,7 @@ def _unfolded(
     carried: Sequence[str] = (),
     context: str = "",
 ) -> Unfolded:
+    """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
     carried = [name for name in carried if name in table.names]
     wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
     columns: dict[str, list[Any]] = {name: [] for name in (*_VOTE, *carried)}
@@ -75,7 +76,7 @@ def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> U
             yield *pair, answer, row.get(roles.get("worker", ""))
 
     names = ("model", "baseline", "games", *([roles["worker"]] if "worker" in roles else []))
-    return _unfolded(table, names, condition, votes, ("uid", "question_id", "category"))
+    return unfolded_votes(table, names, condition, votes, ("uid", "question_id", "category"))
 
 
 ARENA_HARD = Format(
@@ -99,7 +100,7 @@ def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> 
         return ((*models.get(row["cmp_key"], (None, None)), row[name], name) for name in people)
 
     carried = ("idx", "instruction", "motivation_app")
-    return _unfolded(table, ("cmp_key", *people), condition, votes, carried)
+    return unfolded_votes(table, ("cmp_key", *people), condition, votes, carried)
 
 
 def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
@@ -146,7 +147,7 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
             yield *((two, one) if swapped else (one, two)), answer, row.get(worker)
 
     names = ("output_1", "output_2", "winner", "swap", "results", worker)
-    found = _unfolded(table, names, condition, votes, [context] if context else [], context)
+    found = unfolded_votes(table, names, condition, votes, [context] if context else [], context)
     if context:
         labels = [prompt_label(each) for each in found.columns[context]]
         return replace(found, columns={**found.columns, context: labels})
