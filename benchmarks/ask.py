@@ -128,33 +128,52 @@ def replay(names: list[str], runs: int, goals: list[str], processes: int, most: 
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
-PLANNED, PLANS = 2_000, 10  # votes of a study, and plans that the studies share
+PLANNED, BEFORE, PLAN_ITEMS = 1_500, 40, 4  # most further votes, votes before the plan, items
 
 
-def _need(seed: int) -> int:
-    """The need of a study with a truth drawn from what a plan before any vote assumes."""
-    truth = np.random.default_rng([seed, 3]).standard_normal(6)
+def _planned(seed: int) -> tuple[int, int, int, int] | None:
+    """The interval and the median of a plan, and the need of the study; None for intervals that reach the cap.
 
-    def draw(own: np.random.Generator, a: int, b: int) -> tuple[float, Any]:
-        return float(own.random() < 1.0 / (1.0 + np.exp(truth[b] - truth[a]))), None
+    The truth is drawn from what a plan assumes before any vote. Studies are left out by their plans alone, so that the
+    others must lie within their intervals as often as is stated.
+    """
+    random = np.random.default_rng([seed, 3])
+    truth = random.standard_normal(PLAN_ITEMS)
+    selector = crowdsift.Selector(items=range(PLAN_ITEMS), goal="first", seed=seed, threads=1)
 
-    return study([f"i{n}" for n in range(6)], draw, "first", "chosen", seed, most=PLANNED)[0]
+    def vote(a: int, b: int) -> None:
+        selector.add(a, b, None, float(random.random() < 1.0 / (1.0 + np.exp(truth[b] - truth[a]))))
 
-
-def _planned(seed: int) -> tuple[int, int, int]:
-    items = [f"i{n}" for n in range(6)]
-    return crowdsift.plan(items=items, runs=39, most=PLANNED, seed=seed).interval
+    for _ in range(BEFORE):
+        vote(*(int(x) for x in random.choice(PLAN_ITEMS, 2, replace=False)))
+    selector.refit()
+    low, middle, high = crowdsift.plan(selector, goal="first", runs=39, most=PLANNED, seed=seed).interval
+    if high >= PLANNED or high == 0:
+        return None
+    need = 0
+    while not selector.stopping().settled and need < 20 * PLANNED:
+        asked = selector.choose(1)
+        vote(int(asked["first"][0]), int(asked["second"][0]))
+        need += 1
+    return low, middle, high, need
 
 
 def plans(runs: int, processes: int) -> None:
+    """Print how often the need was in the interval, in the first `runs` studies whose interval ends below the cap."""
     with ProcessPoolExecutor(processes) as pool:
-        stated, needs = list(pool.map(_planned, range(PLANS))), list(pool.map(_need, range(runs)))
-    ends = [stated[n % PLANS] for n in range(runs)]
-    inside = sum(low <= need <= high for need, (low, _, high) in zip(needs, ends, strict=True))
-    below = sum(need < low for need, (low, *_) in zip(needs, ends, strict=True))
-    capped = sum(high >= PLANNED for *_, high in stated)
-    print(f"plan: need within the 90 % interval in {inside} of {runs} studies, below in {below}")
-    print(f"{capped} of {PLANS} intervals end at {PLANNED}, where studies end; one is {stated[0]}")
+        found: list[tuple[int, int, int, int]] = []
+        tried = 0
+        while len(found) < runs:
+            seeds = range(tried, tried + 4 * processes)
+            found += [each for each in pool.map(_planned, seeds) if each is not None]
+            tried += len(seeds)
+            low, middle, high, need = np.array(found[:runs] or [(0, 0, 0, 0)]).T
+            print(
+                f"plan: of {len(found[:runs])} studies (of {tried}) the need was in the 90 % interval in "
+                f"{int(((low <= need) & (need <= high)).sum())}, below in {int((need < low).sum())}, above in "
+                f"{int((need > high).sum())}; below the median in {int((need < middle).sum())}",
+                flush=True,
+            )
 
 
 def load(judges: int = 50, votes: int = 3_000, pause: float = 0.5) -> None:

@@ -7,7 +7,9 @@ import io
 import sqlite3
 import subprocess
 import sys
+import time
 import zipfile
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from http.client import HTTPException
 
@@ -378,6 +380,42 @@ def test_a_withdrawn_judge_is_gone(server):
     assert eve.call("/api/vote", late)[0] == 410
     owner = Client(server.port, server.owner)
     assert b"eve" not in owner.call("/api/study/votes.csv")[1]
+
+
+def test_a_copy_taken_while_the_server_runs_is_the_study(server, tmp_path):
+    """What the page shows is what `fit` gives, after undo, withdrawal and gold; times are UTC."""
+    fay, gus, hal = (joined(server, name) for name in ("fay", "gus", "hal"))
+    for judge in (fay, gus, hal):
+        for answer in ("left", "right", "left"):
+            judge.vote(answer)
+    fay.call("/api/undo", {"id": fay.begin()["last"]})
+    gus.call("/api/withdraw", {})
+    owner = Client(server.port, server.owner)
+    for name in ("study.sqlite", "study.sqlite-wal"):  # votes are in the second one until it is merged
+        (tmp_path / name).write_bytes((server.folder / name).read_bytes())
+    (tmp_path / "gold.csv").write_text("winner,loser\na,f\n")
+    for _ in range(100):
+        shown = owner.call("/api/study")[1]
+        if shown["result"]["votes"] == shown["answers"]:
+            break
+        time.sleep(0.1)
+    votes = crowdsift.read(str(tmp_path / "study.sqlite"))
+    assert votes.total_weight == shown["answers"]
+    assert not {"gus"} & set(votes.workers.tolist())
+    found = crowdsift.fit(votes, gold=str(tmp_path / "gold.csv"), check_gold=False)
+    ranking = {row["item"]: row["score"] for row in shown["result"]["ranking"]}
+    assert found.scores_of(list(ranking)) == pytest.approx(list(ranking.values()), abs=1e-6)
+    (tmp_path / "items.csv").write_bytes((server.folder / "items.csv").read_bytes())
+    elsewhere = Server(tmp_path)
+    try:
+        again = Client(elsewhere.port, elsewhere.owner).call("/api/study")[1]
+        assert (again["answers"], len(again["judges"])) == (shown["answers"], len(shown["judges"]))
+        assert Client(elsewhere.port, fay.token).begin()["votes"] == 2
+    finally:
+        elsewhere.stop()
+    rows = csv.DictReader(io.StringIO(owner.call("/api/study/votes.csv")[1].decode()))
+    last = datetime.fromisoformat([row["time"] for row in rows][-1]).replace(tzinfo=UTC)
+    assert abs((datetime.now(UTC) - last).total_seconds()) < 300
 
 
 def test_a_budget_of_money_counts_the_prices_of_judges(tmp_path, items):

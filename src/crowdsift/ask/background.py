@@ -102,9 +102,12 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
     }
     state = selector.stopping(confidence=confidence)
     claim = [item_label(label, "") for label in selector.items[state.claim]]
-    shown = [shortened(name, 60) for name in claim]
+    shown = [shortened(name, 60 if goal.top == 1 else 30) for name in claim]
+    said = sentence(goal, state, shown, confidence)
+    if len(set(selector.state.component.tolist())) > 1:
+        said = "The votes do not connect all items yet. Until they do, ranks count within connected groups."
     return {
-        "statements": [sentence(goal, state, shown, confidence)],
+        "statements": [said],
         "ranking": ranking,
         "judges": judges,
         "warnings": list(found.warnings),

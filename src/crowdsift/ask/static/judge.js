@@ -212,7 +212,7 @@ function stop(error) {
   $("title").textContent = "Vote";
   $("progress").hidden = true;
   $("over-head").textContent = error.status === 410 ? "You have withdrawn." : "This link does not work.";
-  $("over-text").textContent = error.message;
+  $("over-text").textContent = `${error.message[0].toUpperCase()}${error.message.slice(1)}.`.replace("..", ".");
   $("undo-over").hidden = true;
   $("footer").hidden = true;
   $("network").hidden = true;
