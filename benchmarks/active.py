@@ -81,6 +81,7 @@ def touch(curve: Floats, target: float) -> float:
 
 
 def run_simulated(first: int, seeds: int) -> None:
+    """Replay simulated crowds and print the curves."""
     curves = {arm: np.array(curve_of(arm, first, seeds)) for arm in LONGEST}
     target = float(curves["random"][:, -1].mean())
     spread = float(curves["random"][:, -1].std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else np.nan
@@ -194,6 +195,7 @@ def replay(arm: str, seed: int, order: dict[Any, float], scene: dict[Any, str]) 
 
 
 def run_lightfield(first: int, seeds: int) -> None:
+    """Replay lightfield and print the curves."""
     votes = crowdsift.read(data_folder() / "lightfield.csv")
     fit = crowdsift.fit(votes, "sift")
     order = dict(zip(votes.items, fit.scores_of(votes.items), strict=True))

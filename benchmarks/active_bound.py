@@ -38,7 +38,7 @@ def laplacian(weight: Floats) -> Floats:
 
 
 def between(matrix: Floats) -> Floats:
-    """The quadratic form of a matrix at the contrast of every pair."""
+    """Return the quadratic form of a matrix at the contrast of every pair."""
     own = np.diagonal(matrix)
     return np.asarray(own[ONE] + own[TWO] - 2.0 * matrix[ONE, TWO])
 
@@ -49,12 +49,12 @@ def covariance(votes: Floats, each: Floats) -> Floats:
 
 
 def wrong(gap: Floats, spread: Floats) -> float:
-    """The share of pairs in the wrong order."""
+    """Return the share of pairs in the wrong order."""
     return float(np.mean(normal_cdf(-gap / np.sqrt(spread))))
 
 
 def best(total: float, gap: Floats, each: Floats, steps: int = 60) -> float:
-    """The share of wrong pairs under the best design with so many votes."""
+    """Return the share of wrong pairs under the best design with a number of votes."""
     votes = np.exp(-0.5 * gap**2)
     for _ in range(steps):
         votes *= total / votes.sum()

@@ -34,7 +34,7 @@ def crowd(kind: tuple[str, int] | None, seed: int) -> tuple[crowdsift.Comparison
 
 
 def found(library: str, votes: crowdsift.Comparisons, truth: dict[str, float]) -> float:
-    """The share of pairs that a library puts in the right order."""
+    """Return the share of pairs that a library puts in the right order."""
     if library == "crowdsift":
         scores = crowdsift.fit(votes).scores_of(votes.items)
     else:

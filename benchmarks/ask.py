@@ -108,6 +108,7 @@ def _cached(name: str) -> Any:
 
 
 def replay(names: list[str], runs: int, goals: list[str], processes: int, most: int = MOST) -> None:
+    """Replay studies and print what they needed."""
     with ProcessPoolExecutor(processes) as pool:
         for name in names:
             for goal in goals:
@@ -132,7 +133,7 @@ PLANNED, BEFORE, PLAN_ITEMS = 1_500, 40, 4  # most further votes, votes before t
 
 
 def _planned(seed: int) -> tuple[int, int, int, int] | None:
-    """The interval and the median of a plan, and the need of the study; None for intervals that reach the cap.
+    """Return the interval and the median of a plan, and the need of the study; None for intervals that reach the cap.
 
     The truth is drawn from what a plan assumes before any vote. Studies are left out by their plans alone, so that the
     others must lie within their intervals as often as is stated.
@@ -259,6 +260,7 @@ def kills(moments: int = 50) -> None:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("replay", "plan", "load", "kills"))
     parser.add_argument("--runs", type=int, default=200)

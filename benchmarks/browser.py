@@ -29,6 +29,6 @@ WIDER = """() => {
 
 
 def find_chromium() -> str | None:
-    """The path of Chromium or Chrome, or None."""
+    """Return the path of Chromium or Chrome, or None."""
     named = os.environ.get("CROWDSIFT_CHROMIUM")
     return named or next((path for name in CHROMIUM if (path := shutil.which(name))), None)

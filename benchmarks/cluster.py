@@ -44,7 +44,7 @@ def simulated(votes: float) -> Comparisons:
 
 
 def equal(given: argparse.Namespace) -> None:
-    """The largest difference of a score from the CPU engine's, by processes and shards."""
+    """Measure the largest difference of a score from the CPU engine's, by processes and shards."""
     votes = real_votes("faceage_subset", data_folder()) if given.data == "faceage" else (simulated(given.votes))
     began, whole = time.monotonic(), {}
     seen: dict[tuple[str, int], bytes] = {}
@@ -199,6 +199,7 @@ def _peak() -> float:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["equal", "disk", "parquet", "read", "model"])
     parser.add_argument("--data", choices=["faceage", "simulated"], default="faceage")

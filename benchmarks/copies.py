@@ -24,6 +24,7 @@ Cell = tuple[list[float], list[float], float]
 
 
 def sigmoid(x: float) -> float:
+    """Return the logistic function."""
     return float(1 / (1 + np.exp(-x)))
 
 
@@ -75,7 +76,7 @@ def oracle(seed: int, pair_sd: float, copiers: int = 3) -> tuple[bool, bool]:
 
 
 def crowds(boards: int) -> None:
-    """The crowds of `benchmarks.trust copying` with three who copy a fourth."""
+    """Measure the crowds of `benchmarks.trust copying` with three who copy a fourth."""
     for pair_sd in (0.0, 0.7):
         found = np.array([oracle(seed, pair_sd) for seed in range(boards)])
         print(

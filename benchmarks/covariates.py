@@ -126,6 +126,7 @@ def llmfao(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=("planted", "noise", "llmfao"))
     parser.add_argument("--seeds", type=int, default=40)

@@ -21,7 +21,7 @@ _ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 
 
 def data_folder() -> Path:
-    """The folder of the real data sets: CROWDSIFT_DATA, or ../shared/data beside the project."""
+    """Return the folder of the real data sets: CROWDSIFT_DATA, or ../shared/data beside the project."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("CROWDSIFT_DATA", default))
     if not folder.is_dir():
@@ -72,7 +72,7 @@ def large(count: int, seed: int = 0) -> crowdsift.Comparisons:
 
 
 def stored(name: str) -> Path:
-    """The folder with the arrays of a data set, made on first use."""
+    """Return the folder with the arrays of a data set, made on first use."""
     folder = OUTPUT / "data" / name
     if not (folder / "offsets.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def stored(name: str) -> Path:
 
 
 def votes_of(folder: Path) -> crowdsift.Comparisons:
-    """The data set of a folder of arrays; labels are numbers."""
+    """Return the data set of a folder of arrays; labels are numbers."""
     arrays = {name: np.load(folder / f"{name}.npy") for name in _ARRAYS}
     items, workers = int(np.load(folder / "n_items.npy")), len(arrays["offsets"]) - 1
     return crowdsift.Comparisons(

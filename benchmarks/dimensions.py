@@ -152,7 +152,7 @@ def samples(seeds: int, name: str = "judges.py") -> Iterator[Path]:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 

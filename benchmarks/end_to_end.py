@@ -27,7 +27,7 @@ _ROWS = 10_000_000  # written at a time
 
 
 def parquet(name: str) -> Path:
-    """The file of so many votes, made on first use."""
+    """Return the file with a number of votes, made on first use."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

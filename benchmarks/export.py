@@ -43,7 +43,7 @@ class Votes(NamedTuple):
     worker: Rows
 
     def where(self, keep: NDArray[np.bool_]) -> Votes:
-        """Some of the votes."""
+        """Return some of the votes."""
         return Votes(self.winner[keep], self.loser[keep], self.worker[keep])
 
 
@@ -127,7 +127,7 @@ def folds(items: NDArray[np.int64], seed: int) -> Iterator[NDArray[np.bool_]]:
 
 
 def chosen_ridge(x: Floats, votes: Votes, items: NDArray[np.int64], arm: str, seed: int) -> float:
-    """The ridge whose models agree best with left-out votes."""
+    """Return the ridge whose models agree best with left-out votes."""
     agreed = np.zeros(len(RIDGES))
     for left_out in folds(items, seed):
         touched = left_out[votes.winner] | left_out[votes.loser]

@@ -28,13 +28,13 @@ ADVERSARIES = ("sample", "opposite")  # -1.5 each, or each drawn as a careful on
 
 
 def mean(values: list[float]) -> str:
-    """A mean with its standard error."""
+    """Return a mean with its standard error."""
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
     return f"{np.mean(values):.4f} ± {error:.4f} ({len(values)})"
 
 
 def passages(options: argparse.Namespace) -> tuple[Comparisons, dict[str, str], dict[str, float]]:
-    """The votes on passages, their texts and their grades."""
+    """Return the votes on passages, their texts and their grades."""
     folder = Path(options.data or os.environ["CROWDSIFT_DATA"])
     rows = list(csv.DictReader((folder / "passage_items.csv").open(encoding="utf-8")))
     texts = {row["item"]: row["text"] for row in rows}
@@ -42,14 +42,14 @@ def passages(options: argparse.Namespace) -> tuple[Comparisons, dict[str, str], 
 
 
 def spammed(votes: Comparisons, kind: str, percent: int, seed: int) -> Comparisons:
-    """The votes and spammers; sides, which were not known, are not used."""
+    """Return the votes and spammers; sides, which were not known, are not used."""
     if kind == "none":
         return votes
     return crowdsift.add_spammers(votes, kind, percent, seed)
 
 
 def fit(votes: Comparisons, **given: Any) -> crowdsift.Fit:
-    """The method sift without side biases, which these votes have none of."""
+    """Return the method sift without side biases, which these votes have none of."""
     return crowdsift.fit(votes, crowdsift.Sift(sides=False), **given)
 
 
@@ -203,6 +203,7 @@ RUNS: dict[str, Run] = {
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=RUNS)
     parser.add_argument("--seeds", type=int, default=10)

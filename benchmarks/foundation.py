@@ -21,7 +21,7 @@ from benchmarks.data import data_folder, look_alike
 
 
 def best_of(repeats: int, task: Callable[[], object]) -> float:
-    """The fastest of several runs: the others measure what else the machine was doing."""
+    """Return the fastest of several runs: the others measure what else the machine was doing."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -40,12 +40,13 @@ def start_up(code: str) -> float:
 
 
 def command_help() -> float:
+    """Return the seconds of `crowdsift --help`."""
     command = Path(sys.executable).with_name("crowdsift")
     return best_of(7, lambda: subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL))
 
 
 def million_rows(folder: Path) -> Path:
-    """A CSV of 1,000,000 votes with string labels."""
+    """Return a CSV of 1,000,000 votes with string labels."""
     rng = np.random.default_rng(0)
     first = rng.integers(10_000, size=1_000_000)
     second = (first + rng.integers(1, 10_000, size=1_000_000)) % 10_000

@@ -36,7 +36,7 @@ SINGLE = 1e-7  # sites in single precision move scores by about half as much in 
 
 
 def tight(name: str) -> Model:
-    """The method at the tolerance of the comparison."""
+    """Return the method at the tolerance of the comparison."""
     return model(name, tolerance=SINGLE if name == "sift" else TOLERANCE)
 
 
@@ -44,7 +44,7 @@ def tight(name: str) -> Model:
 
 
 def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
-    """Data sets and answers of the CPU engine, one file each."""
+    """Write data sets and answers of the CPU engine, one file each."""
     import crowdsift
     from benchmarks.data import data_folder, look_alike
     from crowdsift.engines import choose_engine
@@ -82,7 +82,7 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
 
 
 def ceilings(bench: Bench, folder: Path) -> None:
-    """A copy, exponentials, and the way from and to the host."""
+    """Measure a copy, exponentials, and the way from and to the host."""
     torch, device = bench.torch, bench.device
     size = 1 << 29 if device.startswith("cuda") else 1 << 22
     one = torch.rand(size, device=device)
@@ -156,7 +156,7 @@ def em(bench: Bench, folder: Path) -> None:
 
 
 def paper(bench: Bench, folder: Path) -> None:
-    """The paper's algorithm written plainly in torch, on the same card."""
+    """Measure the paper's algorithm written plainly in torch, on the same card."""
     from benchmarks.gpu_kernels import plain_em
 
     for name in ("look-alike", "passage"):
@@ -172,7 +172,7 @@ def paper(bench: Bench, folder: Path) -> None:
 
 
 def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
-    """A method on drawn votes of several sizes, as long as time is left."""
+    """Measure a method on drawn votes of several sizes, as long as time is left."""
     for size in sizes.split(","):
         count = int(float(size))
         if bench.left() < 40 + count / 1e7:
@@ -213,7 +213,7 @@ print(started - begun, time.perf_counter() - drawn)
 
 
 def start(bench: Bench, folder: Path) -> None:
-    """A fit of a process of its own, kernels compiled earlier: what `auto` counts with."""
+    """Time a fit in a separate process with kernels compiled earlier: the figure that `auto` uses."""
     here = Path(__file__).resolve().parents[1]
     for method in ("bora-map", "bora-em", "sift"):
         for votes in (1_000_000, 4_000_000):

@@ -27,7 +27,7 @@ ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 
 
 def bare(arrays: dict[str, Any], n_items: int, sides: bool) -> Comparisons:
-    """Encoded votes; labels are codes."""
+    """Return encoded votes; labels are codes."""
     held: dict[str, Any] = {name: np.ascontiguousarray(arrays[name]) for name in ARRAYS}
     return Comparisons(
         **held,
@@ -57,12 +57,12 @@ class Bench:
             self.torch.cuda.synchronize()
 
     def row(self, what: str, figure: str, note: str = "") -> None:
-        """A row of the table, printed at once."""
+        """Print a row of the table at once."""
         self.rows.append((what, figure, note))
         print(f"{time.time() - self.begun:6.1f} s  {what:44s} {figure:>24s}  {note}", flush=True)
 
     def engine(self, votes: Comparisons, needs: str) -> Any:
-        """The votes on the device."""
+        """Return the votes on the device."""
         from crowdsift.engines.torch import engine
 
         return engine(votes, 1, device=self.device, needs=needs)
@@ -76,7 +76,7 @@ class Bench:
         return time.perf_counter() - begun, estimate
 
     def memory(self) -> str:
-        """The most that was held on the device."""
+        """Return the most that was held on the device."""
         if not self.device.startswith("cuda"):
             return ""
         most = self.torch.cuda.max_memory_allocated() / 2**30
@@ -99,7 +99,7 @@ def event_time(bench: Bench, work: Callable[[], Any], repeats: int = 10) -> floa
 
 @contextmanager
 def row_on_error(bench: Bench, what: str) -> Iterator[None]:
-    """A failure is a row, not the end."""
+    """Turn a failure into a row, so that the run goes on."""
     try:
         yield
     except Exception as error:

@@ -24,7 +24,7 @@ from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 
 def votes_of(bench: Bench, folder: Path, name: str) -> Comparisons:
-    """A stored data set, or so many drawn votes."""
+    """Return a stored data set, or a number of drawn votes."""
     if (folder / f"{name}.npz").exists():
         stored = dict(np.load(folder / f"{name}.npz"))
         return bare(stored, int(stored["n_items"]), bool(stored["sides"]))

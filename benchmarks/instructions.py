@@ -23,7 +23,7 @@ SLACK = 0.03
 
 
 def compiler() -> tuple[str, str]:
-    """The compiler's command, and its name with the major version: counts depend on both."""
+    """Return the compiler's command, and its name with the major version: counts depend on both."""
     command = shutil.which("g++") or shutil.which("c++")
     if command is None or shutil.which("valgrind") is None:
         sys.exit("counting instructions needs g++ and valgrind: apt-get install g++ valgrind")

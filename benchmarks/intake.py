@@ -44,6 +44,7 @@ def write_preferences(path: Path, rows: int, seed: int = 1) -> None:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     rows: int = parser.parse_args().rows

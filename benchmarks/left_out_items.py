@@ -60,7 +60,7 @@ def ridge(
 
 
 def tuned_ridge(votes: Comparisons, beta: np.ndarray, gram: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
-    """The ridge whose penalty predicts a fifth of the votes best, and that penalty."""
+    """Return the ridge whose penalty predicts a fifth of the votes best, and that penalty."""
     part = np.random.default_rng(seed).integers(0, 5, len(votes))
     kept, left = votes.select(part > 0), votes.select(part == 0)
     loss, a = {}, np.zeros(len(gram))
@@ -100,7 +100,7 @@ class Texts:
         self._made: tuple[Any, np.ndarray, np.ndarray] | None = None
 
     def of(self, known: Comparisons, away: dict[str, list[str]]) -> tuple[Comparisons, np.ndarray, np.ndarray]:
-        """The votes with features, products of those of all items, and with those of others."""
+        """Return the votes with features, products of those of all items, and with those of others."""
         key = (*known.items, "", *away["item"])
         if self._made is None or key != self._key:
             features = with_item_features(known, text=self._texts).item_features
@@ -202,7 +202,7 @@ def read(files: list[Path]) -> dict[tuple[str, int, int], dict[str, Any]]:
 
 
 def table(files: list[Path]) -> None:
-    """A line per row: means over seeds of the mean over the five parts.
+    """Return a line per row: means over seeds of the mean over the five parts.
 
     The last columns are what an oracle would have on the same splits, and sift without those fits whose scores are
     upside down, where which end is up is not settled.
@@ -245,6 +245,7 @@ def table(files: list[Path]) -> None:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))

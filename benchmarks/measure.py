@@ -31,7 +31,7 @@ def memory(name: str) -> int:
 
 
 def measure(folder: Path, method: str, threads: int, repeats: int) -> dict[str, Any]:
-    """The fastest of so many fits."""
+    """Return the fastest of several fits."""
     votes = votes_of(folder)
     warnings.simplefilter("ignore")
     small = crowdsift.simulate(20, 10, 500, seed=1).comparisons()

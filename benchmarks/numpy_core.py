@@ -41,7 +41,7 @@ def find_fault(
     n_items: int,
     n_workers: int,
 ) -> tuple[int, int]:
-    """The number of the first fault and its row: 0 none, 1 item, 2 worker, 3 same item, ..."""
+    """Return the number of the first fault and its row: 0 none, 1 item, 2 worker, 3 same item, ..."""
     found = np.zeros(len(first), np.uint8)
     if weight is not None:
         found[~((weight >= 0) & (weight <= np.float32(MOST_WEIGHT)))] = 5
@@ -125,7 +125,7 @@ def pool_pairs(
 def tally(
     first: Codes, second: Codes, outcome: Single, weight: Single, offsets: Offsets, rank: Codes, threads: int
 ) -> tuple[Double, Double, Double, NDArray[np.uint8]]:
-    """What can be counted of votes, given ranks; see `crowdsift._core.tally`."""
+    """Return what can be counted of votes, given ranks; see `crowdsift._core.tally`."""
     worker = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     place = rank.astype(np.int64)
     above = np.sign(place[second] - place[first])
@@ -154,7 +154,7 @@ def judged_by_one(first: Codes, second: Codes, offsets: Offsets, n_items: int) -
 
 
 def components(first: Codes, second: Codes, n_items: int) -> Codes:
-    """The connected component of every item, numbered from 0 by its first item.
+    """Return the connected component of every item, numbered from 0 by its first item.
 
     Every item takes the smallest number among its neighbours, and the number of that number; such pointer jumping needs
     about as many rounds as the logarithm of the longest chain.

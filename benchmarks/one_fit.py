@@ -19,7 +19,7 @@ import crowdsift
 
 
 def votes_of(request: dict[str, Any]) -> Any:
-    """The votes, read or made from codes."""
+    """Return the votes, read or made from codes."""
     if "file" in request:
         by = request.get("by")
         return crowdsift.read(request["file"], **({"by": by} if by else {}))

@@ -79,7 +79,7 @@ PLAN = {
 def missing(
     store: Store, parts: Collection[Part], methods: Collection[str]
 ) -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    """What is left to be done by some methods, in order."""
+    """Yield what is left to be done by some methods, in order."""
     for part in parts:
         for setting in store.experiment.settings():
             if part.takes(setting):
@@ -135,12 +135,12 @@ def _cell(record: Record) -> tuple[object, ...]:
 
 
 def _text(value: object) -> str:
-    """A value of a setting as the tables have it."""
+    """Return a value of a setting as the tables have it."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _figures(row: dict[str, str]) -> dict[str, float | None]:
-    """What stands behind the method; the empty ones of other methods left out."""
+    """Return what stands behind the method; the empty ones of other methods left out."""
     words = {"": None, "true": 1.0, "false": 0.0}
     columns = list(row)[list(row).index("method") + 1 :]
     return {
@@ -151,7 +151,7 @@ def _figures(row: dict[str, str]) -> dict[str, float | None]:
 
 
 def _texts(row: dict[str, str]) -> tuple[str, ...]:
-    """The setting of a row: what stands before the method."""
+    """Return the setting of a row: what stands before the method."""
     names = list(row)
     return tuple(row[each] for each in names[: names.index("method")])
 

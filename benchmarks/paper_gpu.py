@@ -53,7 +53,7 @@ Task = tuple[str, Setting, str]  # experiment, setting, method
 
 
 def prepare(folder: Path) -> None:
-    """The votes of the real data sets with the truth of every item, one file each."""
+    """Write the votes of the real data sets with the truth of every item, one file each."""
     import crowdsift
     from crowdsift.io.items import with_classes
 
@@ -74,7 +74,7 @@ def prepare(folder: Path) -> None:
 
 
 def keep(files: list[Path], runs: Path, revision: str) -> None:
-    """Records made elsewhere among the finished ones; what is there is not done twice."""
+    """Store records made elsewhere among the finished ones; those already there are skipped."""
     from crowdsift.paper import Options, experiment
     from crowdsift.paper.store import Store
 
@@ -91,7 +91,7 @@ def keep(files: list[Path], runs: Path, revision: str) -> None:
 
 
 def table(files: list[Path], path: Path) -> None:
-    """The fits with tuned penalties as a small table; of a fit made twice, the first."""
+    """Write the fits with tuned penalties as a small table; of a fit made twice, the first."""
     rows: dict[tuple[Any, ...], tuple[str, str]] = {}
     for name, record in lines(files):
         if name == TUNED:
@@ -107,7 +107,7 @@ def table(files: list[Path], path: Path) -> None:
 
 
 def lines(files: Iterable[Path]) -> list[tuple[str, Record]]:
-    """What files of records hold; a last line that was cut off counts for nothing."""
+    """Return what files of records hold; a last line that was cut off counts for nothing."""
     found = []
     for path in files:
         whole = path.read_text().rpartition("\n")[0]
@@ -139,7 +139,7 @@ def settings(name: str) -> list[Setting]:
 
 
 def simulated(setting: Setting) -> tuple[Comparisons, Any]:
-    """A crowd of the synthetic experiment, and its true scores."""
+    """Return a crowd of the synthetic experiment, and its true scores."""
     from crowdsift.lab.simulation import simulate
     from crowdsift.paper.synthetic import RANGES
 
@@ -155,7 +155,7 @@ def simulated(setting: Setting) -> tuple[Comparisons, Any]:
 
 @cache
 def loaded(path: Path) -> tuple[Comparisons, dict[str, Any]]:
-    """The votes of a data set and what belongs to them.
+    """Return the votes of a data set and what belongs to them.
 
     Workers have their own labels: those of spammers are sorted among them, and the order of rows decides which votes
     are left out.
@@ -198,7 +198,7 @@ def fitted(folder: Path, engine: str, until: float, task: Task) -> Record | None
 
 
 def tasks(options: argparse.Namespace) -> list[Task]:
-    """The fits that were asked for and are in no file yet, one by one."""
+    """Return the fits that were asked for and are in no file yet, one by one."""
     folders = {options.folder, options.out}
     done = {
         json.dumps([name, record["setting"], record["method"]])

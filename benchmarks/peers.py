@@ -41,7 +41,7 @@ LONGEST = 900  # seconds that a peer may take
 
 
 def environment(peer: str) -> Path:
-    """The Python of an environment that holds the peer and nothing of ours."""
+    """Return the Python of an environment that holds the peer and nothing of ours."""
     folder = OUTPUT / "environments" / peer
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
@@ -68,7 +68,7 @@ def run_peer(peer: str, votes: crowdsift.Comparisons, longest: int = LONGEST) ->
 
 
 def run_adapter(peer: str, arrays: Mapping[str, NDArray[Any]], longest: int = LONGEST) -> dict[str, object]:
-    """What a peer's adapter makes of arrays (benchmarks/rivals/README.md), or a note."""
+    """Return what a peer's adapter makes of arrays (benchmarks/rivals/README.md), or a note."""
     adapter = Path(__file__).with_name("rivals") / PEERS[peer][1]
     with tempfile.TemporaryDirectory() as name:
         source, target = Path(name) / "votes.npz", Path(name) / "scores.npz"
@@ -124,7 +124,7 @@ def factor_yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) 
 
 
 def _largest(value: Callable[[float], float], steps: int = 60) -> float:
-    """The largest value over scales, by golden section between generous ends."""
+    """Return the largest value over scales, by golden section between generous ends."""
     low, high = 0.0, 20.0
     ratio = (np.sqrt(5) - 1) / 2
     for _ in range(steps):
@@ -134,6 +134,7 @@ def _largest(value: Callable[[float], float], steps: int = 60) -> float:
 
 
 def ours(votes: crowdsift.Comparisons, method: crowdsift.models.Model) -> dict[str, object]:
+    """Fit the votes by our method."""
     started = time.perf_counter()
     fit = crowdsift.fit(votes, method, threads=2)
     return {"scores": fit.scores_of(votes.items), "seconds": time.perf_counter() - started}
@@ -164,6 +165,7 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
 
 
 def seconds_of(result: dict[str, object]) -> float:
+    """Return the seconds of a result."""
     return float(str(result["seconds"]))
 
 

@@ -50,7 +50,7 @@ def drawn_contexts(deviation: float, votes: int, seed: int) -> tuple[crowdsift.C
 
 
 def left_out(train: crowdsift.Comparisons, test: crowdsift.Comparisons, kind: str) -> tuple[float, float]:
-    """The log loss of other votes, and the deviation that was found, in logits."""
+    """Return the log loss of other votes, and the deviation that was found, in logits."""
     model = crowdsift.Sift(pooling=kind)
     if kind == "complete":
         model = replace(model, contexts=False)
@@ -83,7 +83,7 @@ def contexts(seeds: int) -> None:
 
 
 def arena(folders: list[str]) -> None:
-    """The arena sample by language: five folds of every seed."""
+    """Measure the arena sample by language: five folds of every seed."""
     for folder in folders:
         votes = crowdsift.read(f"{folder}/arena.jsonl", by="language")
         losses = {
@@ -107,7 +107,7 @@ def logits(fit: crowdsift.Fit, names: list[str]) -> tuple[np.ndarray, np.ndarray
 
 
 def read_table(path: str) -> dict[str, np.ndarray]:
-    """A CSV file, also compressed, by column."""
+    """Return a CSV file, also compressed, by column."""
     opened = gzip.open if path.endswith("gz") else open
     with opened(path, "rt", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -205,7 +205,7 @@ CROWDS = [
 
 
 def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
-    """The log loss of 4,000 left-out trusted votes of one drawn crowd with every prior of GRID."""
+    """Return the log loss of 4,000 left-out trusted votes of one drawn crowd with every prior of GRID."""
     size, heavy, judges, count = crowd
     rng, K = np.random.default_rng([seed, CROWDS.index(crowd)]), 10
 
@@ -251,7 +251,7 @@ def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
 
 
 def losses_or_nan(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
-    """The losses and the least eigenvalue of trusted sites; NaN if there is no fit."""
+    """Return the losses and the least eigenvalue of trusted sites; NaN if there is no fit."""
     try:
         return prior_losses(crowd, seed)
     except np.linalg.LinAlgError:

@@ -94,6 +94,7 @@ def found(verdict: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")

@@ -53,7 +53,7 @@ def work(name: str, run: Callable[[Task], list[Record]], tasks: Iterable[Task]) 
 
 
 def _quiet() -> None:
-    """A sign that is not settled is expected of crowds of both signs; measured up to it."""
+    """Ignore warnings of an unsettled sign, which crowds of both signs give; figures are up to the sign."""
     warnings.simplefilter("ignore", crowdsift.SignWarning)
 
 
@@ -128,12 +128,13 @@ LEFT_OUT = ("passage.csv", "faceage_subset.csv", "lightfield.csv", "wmt13_fren.c
 
 
 def decided(name: str) -> crowdsift.Comparisons:
-    """A real data set without its ties."""
+    """Return a real data set without its ties."""
     votes = crowdsift.read(data_folder() / name)
     return votes.select(votes.outcome != 0.5)
 
 
 def left_out_task(task: Task) -> list[Record]:
+    """Predict left-out votes of one data set."""
     data, name = task
     votes = decided(data)
     model = crowdsift.model(name)

@@ -31,7 +31,7 @@ _SORT = """async (key) => {
 
 
 def large_crowd(items: int, workers: int, votes: int) -> crowdsift.Comparisons:
-    """A crowd of honest workers, spammers and adversaries."""
+    """Return a crowd of honest workers, spammers and adversaries."""
     rng = np.random.default_rng(0)
     kind = rng.random(workers)
     reliability = np.where(kind < 0.7, rng.uniform(0.5, 1.5, workers), 0.0)

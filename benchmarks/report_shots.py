@@ -32,7 +32,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint').map((e) => e.sta
 
 
 def reports(folder: Path, extra: dict[str, str]) -> dict[str, Path]:
-    """The page of every data set that is there."""
+    """Return the page of every data set that is there."""
     pages = {}
     for name in (*SETS, *extra):
         try:

@@ -15,7 +15,7 @@ __all__ = ["arena", "arena_plain", "preferences"]
 
 
 def _sample(seed: int, scale: float) -> Path:
-    """The folder that the maker of samples beside the real data wrote."""
+    """Return the folder that the maker of samples beside the real data wrote."""
     maker = data_folder().parent / "samples" / "make.py"
     if not maker.exists():
         sys.exit(f"no maker of samples at {maker}")
@@ -41,7 +41,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
 
 
 def arena(seed: int = 1) -> Path:
-    """A leaderboard: 30,000 votes with ties, sides and a language."""
+    """Return a leaderboard: 30,000 votes with ties, sides and a language."""
     folder = _sample(seed, 1.0)
     words = {"model_a": "left", "model_b": "right"}
     rows = [
@@ -53,7 +53,7 @@ def arena(seed: int = 1) -> Path:
 
 
 def arena_plain(seed: int = 1) -> Path:
-    """The same votes as winner and loser: no sides; a tie is given to the left item."""
+    """Return the same votes as winner and loser: no sides; a tie is given to the left item."""
     with arena(seed).open(newline="", encoding="utf-8") as file:
         rows = [
             (v["right"], v["left"], v["worker"]) if v["winner"] == "right" else (v["left"], v["right"], v["worker"])

@@ -29,7 +29,7 @@ QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def worker_process(address: str) -> subprocess.Popen[bytes]:
-    """A worker of one thread."""
+    """Return a worker of one thread."""
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
     worker += ["--death-timeout", "60"]  # where this process is killed and its scheduler gone
     return subprocess.Popen([*worker, "--memory-limit", "0", "--no-dashboard", "--no-nanny"], **QUIET)
@@ -45,7 +45,7 @@ def wait_for(address: str, processes: int) -> None:
 
 @contextmanager
 def started(processes: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and worker processes, as an administrator starts them; the first is it."""
+    """Yield a scheduler and worker processes, as an administrator starts them; the first is it."""
     port = random.randint(20_000, 60_000)
     address = f"tcp://127.0.0.1:{port}"
     begin = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port)]
@@ -167,6 +167,7 @@ def processes(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["calls", "kills", "disk", "processes"])
     parser.add_argument("--processes", type=int, default=2)

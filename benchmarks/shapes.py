@@ -47,7 +47,7 @@ def _fitted(versions: Sequence[Version], name: str, votes: Row, method: str = "s
 
 
 def cost_of_ties_and_sides(rows: Sequence[Row], version: Version) -> list[Row]:
-    """A pass and a fit with ties and sides, in units of the plain model's, vote for vote."""
+    """Return a pass and a fit with ties and sides, in units of the plain model's, vote for vote."""
     full, plain = (
         next((row for row in rows if row["case"] == name), {})
         for name in ("arena, ties and sides", "arena without ties and sides")
@@ -127,7 +127,7 @@ def many_votes(versions: Sequence[Version], sizes: Sequence[str]) -> list[Row]:
 
 
 def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
-    """What a second thread brings, beside what a second process brings a spinning loop."""
+    """Return what a second thread brings, beside what a second process brings a spinning loop."""
     rows = []
     for size in sizes:
         for method in ("bt", "bora-map", "sift"):

@@ -65,7 +65,7 @@ def sparse_votes(seed: int = 1) -> Comparisons:
 
 
 def exacting(method: str, votes: Comparisons) -> Model:
-    """The method with the tolerance of the comparison, in the form that these votes allow."""
+    """Return the method with the tolerance of the comparison, in the form that these votes allow."""
     tolerance = SIFT_TOLERANCE if method == "sift" else TOLERANCE
     return crowdsift.model(method, tolerance=tolerance).relax(votes)[0]
 
@@ -80,13 +80,14 @@ def scores(model: Model, votes: Comparisons, shards: int = 0) -> np.ndarray:
 
 
 def differences(method: str, votes: Comparisons, shards: tuple[int, ...] = SHARDS) -> list[float]:
-    """The largest difference of a score between shards and none, for each number of shards."""
+    """Return the largest difference of a score between shards and none, for each number of shards."""
     model = exacting(method, votes)
     whole = scores(model, votes)
     return [float(np.abs(scores(model, votes, count) - whole).max()) for count in shards]
 
 
 def main() -> None:
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave out what takes long")
     parser.add_argument("--data", nargs="*", default=[*REAL, SPARSE])

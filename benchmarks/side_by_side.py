@@ -27,14 +27,14 @@ def fits(version: Version, request: Row) -> Row:
 
 
 def command(version: Version, words: Sequence[object]) -> Row:
-    """The whole command line, from start to exit: seconds, and the peak of all memory."""
+    """Return the whole command line, from start to exit: seconds, and the peak of all memory."""
     started = time.perf_counter()
     result = _ran(version, ["-m", "crowdsift", *words], parse=False)
     return {"seconds": time.perf_counter() - started, **result}
 
 
 def _ran(version: Version, words: Sequence[object], parse: bool = True) -> Row:
-    """What a process printed as JSON, with its peak of memory, or a note of why there is none."""
+    """Return what a process printed as JSON, with its peak of memory, or a note of why there is none."""
     process = subprocess.Popen(
         [str(word) for word in (version.python, *words)],
         env=dict(version.environment),

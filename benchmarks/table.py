@@ -56,7 +56,7 @@ def ours(name: str, method: str, threads: int) -> Row:
 
 
 def rivals(name: str, rows: list[Row], longest: int) -> list[Row]:
-    """The libraries on the same votes, beside our bt of the same run."""
+    """Return the libraries on the same votes, beside our bt of the same run."""
     votes = votes_of(stored(name))
     mine = next((r for r in rows if r["data"] == name and r["method"] == "bt"), {})
     pooled, found = votes.pooled(), []
@@ -97,7 +97,7 @@ def growth(rows: list[Row]) -> list[Row]:
 
 
 def scaling(rows: list[Row], rates: list[Row]) -> list[Row]:
-    """What more threads bring, beside the stream benchmark."""
+    """Return what more threads bring, beside the stream benchmark."""
     found = []
     for row in rows:
         alone = [r for r in rows if r["data"] == row["data"] and r["method"] == row["method"] and r.get("threads") == 1]
@@ -134,7 +134,7 @@ def against(revision: str, names: Sequence[str], methods: Sequence[str]) -> str:
 
 
 def tables(report: dict[str, Any]) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     machine = report["machine"]
     text = [
         "# Benchmark",

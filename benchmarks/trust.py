@@ -22,13 +22,13 @@ Votes = dict[str, list[str]]
 
 
 def share(values: list[bool]) -> str:
-    """A share in per cent with its standard error."""
+    """Return a share in per cent with its standard error."""
     p, n = float(np.mean(values)), len(values)
     return f"{100 * p:5.1f} % ± {100 * sqrt(p * (1 - p) / n):.1f} ({n})"
 
 
 def joint(options: argparse.Namespace) -> None:
-    """Simulated boards: whether intervals, groups and separations hold together.
+    """Simulate boards, and check intervals, groups and separations.
 
     Scores of bt are log odds. Those of sift have a unit of their own, in which the mean of r² is 1, the unknown level
     of all items included: the truth is put to this unit, and beside it to that of the estimated typical reliability,

@@ -33,12 +33,12 @@ class Version:
 
 
 def users_environment() -> dict[str, str]:
-    """The variables of this process without those that tune numerical libraries."""
+    """Return the variables of this process without those that tune numerical libraries."""
     return {name: value for name, value in os.environ.items() if not name.startswith(TUNING)}
 
 
 def here() -> Version:
-    """The version that this process runs."""
+    """Return the version that this process runs."""
     return Version("here", Path(sys.executable), users_environment())
 
 

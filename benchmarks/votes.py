@@ -56,7 +56,7 @@ def one_sided_votes(items: int, fixed: bool, seed: int) -> tuple[Comparisons, np
 
 
 def one_sided_task(task: Task) -> list[Record]:
-    """What is said of the judge, and τ of the items with and without it."""
+    """Return the verdict on the judge, and τ of the items with and without it."""
     items, fixed, seed = task
     votes, truth = one_sided_votes(items, fixed, seed)
     honest = votes.select(votes.worker_codes() != votes.workers.tolist().index("left"))
@@ -115,11 +115,12 @@ def one_sided(seeds: int) -> None:
 
 
 def decided(votes: Comparisons) -> Comparisons:
-    """The votes without ties."""
+    """Return the votes without ties."""
     return votes.select(votes.outcome != 0.5)
 
 
 def side_task(task: Task) -> list[Record]:
+    """Measure one crowd with sides."""
     data, seed = task
     votes = decided(crowdsift.read(data_folder() / f"{data}.csv"))
     models = {"bora-em": crowdsift.BoraEM(), "sift sides=False": crowdsift.Sift(sides=False), "sift": crowdsift.Sift()}
@@ -170,6 +171,7 @@ def half_win_loss(model: crowdsift.models.Model, kept: Comparisons, left: Compar
 
 
 def tie_task(task: Task) -> list[Record]:
+    """Measure one crowd with ties."""
     data, seed = task
     path = data_folder() / data
     votes = crowdsift.read(path)

@@ -64,7 +64,7 @@ def spam_task(task: Task) -> list[Record]:
 
 
 def published() -> dict[tuple[str, int], float]:
-    """The paper's accuracy of BoRaEM on Passage by kind and percentage."""
+    """Return the paper's accuracy of BoRaEM on Passage by kind and percentage."""
     path = data_folder().parent / "reference" / "paper_spammers.csv"
     with path.open() as file:
         return {

@@ -18,7 +18,7 @@ BEGIN, END = "<!-- engines: made by docs/engine_table.py -->", "<!-- engines end
 
 
 def capabilities() -> dict[str, tuple[str, ...]]:
-    """What every engine of the registry offers; engines that cannot run here are left out."""
+    """Return what every engine of the registry offers; engines that cannot run here are left out."""
     votes = Comparisons.from_arrays(["a", "b"], ["b", "a"], worker=["v", "w"])
     found = {}
     for name in ENGINES:
@@ -40,7 +40,7 @@ def table() -> str:
 
 
 def written() -> str:
-    """The table as the page has it."""
+    """Return the table as the page has it."""
     found = re.search(f"{BEGIN}\n(.*?)\n{END}", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     if found is None:
         raise SystemExit(f"{PAGE}: the marks of the table are missing")

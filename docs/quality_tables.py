@@ -26,14 +26,14 @@ Row = dict[str, str]
 
 
 def rows(name: str) -> list[Row]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     path = FOLDER / "research" / "results" / f"{name}.csv"
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def means(name: str) -> list[Row]:
-    """The rows of a table of means."""
+    """Return the rows of a table of means."""
     return rows(f"{name}-means")
 
 
@@ -60,7 +60,7 @@ def synthetic() -> str:
 
 
 def tuned() -> str:
-    """The best of the eight at penalties chosen by left-out votes, and sift, on the same crowds.
+    """Return the best of the eight at penalties chosen by left-out votes, and sift, on the same crowds.
 
     From ``synthetic-tuned.csv``, which `benchmarks.quality synthetic --tune` writes.
     """
@@ -90,7 +90,7 @@ def tuned() -> str:
 
 
 def spammers() -> str:
-    """Some amounts of some kinds: four methods as returned."""
+    """Return the table of some amounts of some kinds: four methods as returned."""
     found: dict[tuple[str, str, int], dict[str, Row]] = {}
     for row in means("spammers"):
         key = (row["data"], row["kind"], int(row["percent"]))
@@ -175,7 +175,7 @@ TABLES = {"synthetic": synthetic, "tuned": tuned, "spammers": spammers, "spammer
 
 
 def written(name: str, page: str) -> str:
-    """What stands between the marks of a table."""
+    """Return what stands between the marks of a table."""
     found = re.search(rf"<!-- {name}: .*? -->\n```\n(.*?)\n```\n<!-- {name} end -->", page, re.S)
     if found is None:
         raise ValueError(f"docs/research/quality.md has no marks of {name}")

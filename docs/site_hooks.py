@@ -36,7 +36,7 @@ REPORTS = {
 
 
 def report(name: str) -> str:
-    """The report of the votes that a guide begins with."""
+    """Return the report of the votes that a guide begins with."""
     votes, title = REPORTS[name]
     page = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
     makes = re.search(r"```python\n(.*?)```", page, flags=re.DOTALL)
@@ -47,7 +47,7 @@ def report(name: str) -> str:
 
 
 def gallery() -> str:
-    """A table with a link to every report."""
+    """Return a table with a link to every report."""
     rows = [
         f"| [{title}](gallery/{name}.html) | [the guide](guides/{name}.md) |" for name, (_, title) in REPORTS.items()
     ]
@@ -68,7 +68,7 @@ def commands() -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the root and the reports."""
+    """Add the pages of the root and the reports."""
     for name, page in FROM_ROOT.items():
         text = (ROOT / name).read_text().replace("](docs/", "](").replace("](../docs/", "](")
         files.append(File.generated(config, page, content=text))
@@ -78,7 +78,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Called for every page before it is rendered."""
+    """Change a page before it is rendered."""
     for name, page in FROM_ROOT.items():
         markdown = markdown.replace(f"](../../{name}", f"](../{page}")
         markdown = markdown.replace(f"](../{name}", f"]({page}")

@@ -44,7 +44,7 @@ class LanguageModel(torch.nn.Module):
 
 
 def pretrained(rows: list[dict], epochs: int = 40) -> LanguageModel:
-    """A model of all replies, good and bad, where preference optimisation begins."""
+    """Return a model of all replies, good and bad, where preference optimisation begins."""
     torch.manual_seed(0)
     texts, words = texts_and_words(rows)
     model = LanguageModel({word: code for code, word in enumerate(words, start=2)})
@@ -57,7 +57,7 @@ def pretrained(rows: list[dict], epochs: int = 40) -> LanguageModel:
 
 
 def optimised(model: LanguageModel, rows: list[dict], epochs: int = 60) -> LanguageModel:
-    """The model after preference optimisation against itself as it was."""
+    """Return the model after preference optimisation, trained against its earlier state."""
     policy, sides = copy.deepcopy(model), ("chosen", "rejected")
     texts = {side: [row[side] for row in rows] for side in sides}
     with torch.no_grad():

@@ -40,20 +40,20 @@ def write_preferences(path: Path, prompts: int = 250, annotators: int = 20, seed
 
 
 def reply(draw: random.Random, prompt: int, place: int) -> str:
-    """Some words, of which a few make a reply good or bad."""
+    """Return some words, of which a few make a reply good or bad."""
     words = draw.choices(OTHER, k=8) + draw.choices(GOOD + BAD, k=4)
     draw.shuffle(words)
     return f"[{prompt}.{place}] " + " ".join(words)
 
 
 def quality(text: str) -> int:
-    """The truth: how many good words, less the bad ones."""
+    """Return the truth: how many good words, less the bad ones."""
     words = text.split()
     return sum(word in GOOD for word in words) - sum(word in BAD for word in words)
 
 
 def exported(votes: Path, **options: Any) -> tuple[Any, list[dict]]:
-    """What `export_votes` says, and its rows for TRL."""
+    """Return what `export_votes` says, and its rows for TRL."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "train.jsonl")
         done = crowdsift.export_votes(votes, target, to="trl", **options)
@@ -68,7 +68,7 @@ def texts_and_words(rows: list[dict]) -> tuple[list[str], list[str]]:
 
 
 def run(main: Callable[[Path], Any]) -> None:
-    """An example with the file of the command line, or with one that is made for it."""
+    """Run an example with the file of the command line, or with one that is made for it."""
     if len(sys.argv) > 1:
         main(Path(sys.argv[1]))
         return

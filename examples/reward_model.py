@@ -24,7 +24,7 @@ class RewardModel(torch.nn.Module):
         torch.nn.init.zeros_(self.words.weight)
 
     def forward(self, texts: list[str]) -> torch.Tensor:
-        """The reward of every text."""
+        """Return the reward of every text."""
         codes = [[self.vocabulary.get(word, 0) for word in text.split()] or [0] for text in texts]
         starts = torch.tensor([0, *(len(each) for each in codes[:-1])]).cumsum(0)
         return self.words(torch.tensor([code for each in codes for code in each]), starts)[:, 0]
@@ -65,7 +65,7 @@ def main(votes: Path) -> RewardModel:
 
 
 def agreement(model: RewardModel, texts: list[str]) -> float:
-    """The share of pairs of texts of different quality that the model puts in order."""
+    """Return the share of pairs of texts of different quality that the model puts in order."""
     reward = model(texts).tolist()
     pairs = [(i, j) for i in range(len(texts)) for j in range(i) if quality(texts[i]) != quality(texts[j])]
     right = [(reward[i] > reward[j]) == (quality(texts[i]) > quality(texts[j])) for i, j in pairs]

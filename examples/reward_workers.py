@@ -26,7 +26,7 @@ class Votes(NamedTuple):
 
 
 def quality(embedding: Tensor) -> Tensor:
-    """What the careful see: not linear in the embedding."""
+    """Return what the careful see: not linear in the embedding."""
     return torch.tanh(1.5 * embedding[:, 0]) + 0.8 * embedding[:, 1] * embedding[:, 2]
 
 
@@ -56,7 +56,7 @@ def differences(model: nn.Module, votes: Votes) -> Tensor:
 
 
 def train(model: nn.Module, votes: Votes, posterior: Tensor) -> None:
-    """Steps on -log Σ_β q_s(β) σ(β d), q a row a worker."""
+    """Take steps on -log Σ_β q_s(β) σ(β d), with q a row a worker."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-3)
     log_q = torch.log(posterior[votes.worker] + 1e-12)
     for _ in range(STEPS):

@@ -123,7 +123,7 @@ class Mutant:
     source: str
 
     def change(self) -> tuple[int, str, str]:
-        """The line, what stands there, and what stands there instead."""
+        """Return the line, what stands there, and what stands there instead."""
         before = (PACKAGE / self.file).read_text(encoding="utf-8").splitlines()
         after = self.source.splitlines()
         for tag, one, end, two, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -163,7 +163,7 @@ class Mutated(importlib.machinery.SourceFileLoader):
         self._source = source
 
     def get_code(self, fullname: str) -> object:
-        """The changed source, compiled; no cache is read or written."""
+        """Return the changed source, compiled; no cache is read or written."""
         return compile(self._source, self.get_filename(fullname), "exec")
 
 
@@ -175,7 +175,7 @@ class Finder:
         self._name = "crowdsift." + mutant.file.removesuffix(".py").replace("/", ".")
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """A loader for that module, nothing for all others."""
+        """Return a loader for that module, nothing for all others."""
         if name != self._name:
             return None
         file = str(PACKAGE / self._mutant.file)
@@ -184,7 +184,7 @@ class Finder:
 
 
 def run_tests(mutant: Mutant | None, file: str) -> int:
-    """The exit status of the tests of a file, in this process; nothing is said."""
+    """Return the exit status of the tests of a file, run in this process without output."""
     import pytest
 
     if mutant is not None:
@@ -259,7 +259,7 @@ class Kept:
 
 @cache
 def _tests_of(file: str) -> str:
-    """A digest of the tests of a file."""
+    """Return a digest of the tests of a file."""
     paths = dict.fromkeys(ROOT / test.split("::")[0] for test in TARGETS[file])
     return _digest("".join(path.read_text(encoding="utf-8") for path in paths))
 
@@ -341,7 +341,7 @@ def main() -> None:
 
 
 def _table(found: list[tuple[str, str, str | None]], least: float) -> None:
-    """Counts by file; exit 1 where too few are killed. Excused mutants count as survivors."""
+    """Print counts by file; exit with 1 if too few are killed. Excused mutants count as survivors."""
     print(f"{'file':28s}{'tried':>7s}{'killed':>8s}{'timeout':>9s}{'survived':>10s}{'excused':>9s}")
     names = [*dict.fromkeys(file for file, _, _ in found), ""]
     for name in names:

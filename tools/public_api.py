@@ -50,7 +50,7 @@ def describe() -> str:
 
 
 def main() -> None:
-    """Prints the interface, or accepts it."""
+    """Print the interface, or accept it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--accept", action="store_true", help="write tests/public_api.txt")
     if parser.parse_args().accept:

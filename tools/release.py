@@ -20,7 +20,7 @@ CITATION = ROOT / "CITATION.cff"
 
 
 def checked(version: str) -> None:
-    """The version is one, the tree is clean, and the changelog speaks of it."""
+    """Check that there is one version, the tree is clean, and the changelog names the version."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise SystemExit(f"{version!r} is not a version such as 0.2.0")
     if _git("status", "--porcelain"):
@@ -34,7 +34,7 @@ def checked(version: str) -> None:
 
 
 def with_version(text: str, version: str, today: str) -> str:
-    """A file's text with the version, and the day where the changelog says unreleased."""
+    """Return a file's text with the version, and the day where the changelog says unreleased."""
     text = re.sub(r'(__version__ = )"[^"]*"', rf'\g<1>"{version}"', text)
     text = re.sub(r"(?m)^version: .*$", f"version: {version}", text)
     return text.replace(f"## {version} (unreleased)", f"## {version} ({today})")

@@ -31,7 +31,7 @@ def run(*command: str | Path, quiet: bool = False, **options: object) -> None:
 
 
 def interpreters(versions: Sequence[str] = VERSIONS) -> dict[str, str]:
-    """The interpreters of this machine, by version: on the path, or kept by pyenv."""
+    """Return the interpreters of this machine, by version: on the path, or kept by pyenv."""
     found = {}
     for version in versions:
         kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
@@ -42,7 +42,7 @@ def interpreters(versions: Sequence[str] = VERSIONS) -> dict[str, str]:
 
 
 def build(folder: Path, pythons: dict[str, str]) -> list[Path]:
-    """The sdist, and from it a wheel of 3.11 and one of the limited API for 3.12 and later."""
+    """Return the sdist, and from it a wheel of 3.11 and one of the limited API for 3.12 and later."""
     run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     limited = next((version for version in pythons if version != "3.11"), None)
@@ -72,7 +72,7 @@ def try_wheel(folder: Path, python: str, version: str, wheels: list[Path], resol
 
 
 def keep(made: Sequence[Path], out: Path) -> None:
-    """Copies the artefacts, with the checksums of those alone, as `sha256sum -c` reads them."""
+    """Copy the artefacts with their checksums, as `sha256sum -c` reads them."""
     out.mkdir(parents=True, exist_ok=True)
     for file in made:
         shutil.copy(file, out)
@@ -81,7 +81,7 @@ def keep(made: Sequence[Path], out: Path) -> None:
 
 
 def main() -> None:
-    """Builds and tries everything; the first failure ends it."""
+    """Build and try everything; the first failure ends the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="keep sdist, wheels and SHA256SUMS here")
     parser.add_argument("--versions", default=",".join(VERSIONS), help="of Python, these alone")

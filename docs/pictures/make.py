@@ -24,14 +24,14 @@ HERE = Path(__file__).parent
 
 
 def save(image: Image.Image, name: str) -> None:
-    """A small file: 128 colours are enough for flat drawings."""
+    """Make the file small: 128 colours are enough for flat drawings."""
     small = image.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT, dither=0)
     small.save(HERE / f"{name}.png", optimize=True)
     print(f"{name}.png {(HERE / f'{name}.png').stat().st_size / 1000:.0f} kB")
 
 
 def shot(page: Page, name: str, selector: str | None = None, height: int | None = None) -> None:
-    """The top of the window, or an element down to a height."""
+    """Take a picture of the top of the window, or of an element down to a height."""
     options: dict[str, Any] = {}
     if selector is not None:
         page.evaluate("document.querySelector('nav').style.position = 'static'")

@@ -206,7 +206,9 @@ def test_the_votes_that_would_settle_first_place_do():
     """By the rule of `crowdsift plan` and `ask`, not by one look at an interval."""
     found = headline(two_items(55, 45))
     assert found[0].startswith("First place is open between “a” and “b”")
-    sentence = r"[Aa]bout ([\d,]+) more votes on that pair would settle first place with 95 %, if the difference is as est"
+    sentence = (
+        r"[Aa]bout ([\d,]+) more votes on that pair would settle first place with 95 %, if the difference is as est"
+    )
     more = int(re.search(sentence, found[1])[1].replace(",", ""))
     later, sooner = (two_items(*(round(share * (100 + n)) for share in (0.55, 0.45))) for n in (1.1 * more, 0.8 * more))
     settled = [crowdsift.Selector(fit, goal="first").stopping().settled for fit in (later, sooner)]
