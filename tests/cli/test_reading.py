@@ -96,7 +96,6 @@ def test_votes_without_workers_are_fitted_by_bt(run: Any, tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (["--tune"], "sift has no penalty to tune"),
-        (["--features", "size"], "--features is now --covariates"),
         (["--method", "bt", "--covariates", "size"], "bt does not use covariates"),
         (["--method", "bt", "--classes", "classes.csv:kind"], "bt does not use classes"),
         (["--format", "excel"], "unknown format 'excel'"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crowdsift.io import ReadOptions
 
 
-@reads_votes("covariates", "features")
+@reads_votes("covariates")
 def evaluate(
     votes: opt.Votes,
     *,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _RESOURCES = ("scheduler", "shards", "device", "checkpoint")
 
 
-@reads_votes("covariates", "features", "by", "hide_workers", "hide_key", "style_control", "memory")
+@reads_votes("covariates", "by", "hide_workers", "hide_key", "style_control", "memory")
 def fit(
     votes: opt.Votes,
     *,

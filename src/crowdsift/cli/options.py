@@ -259,7 +259,6 @@ Covariates = Annotated[
         "or org=VALUE compares the column org of each item with that. For sift and factor-bt.",
     ),
 ]
-OldFeatures = Annotated[str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")]
 Classes = Annotated[str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp.")]
 Gold = Annotated[
     str | None,

@@ -37,7 +37,6 @@ _COMMON: dict[str, tuple[Any, Any]] = {
 # Further options of some commands.
 _FURTHER: dict[str, tuple[Any, Any]] = {
     "covariates": (opt.Covariates, None),
-    "features": (opt.OldFeatures, None),
     "by": (opt.By, None),
     "memory": (opt.Memory, None),
     "style_control": (opt.StyleControl, False),
@@ -78,11 +77,8 @@ def reads_votes(*further: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 def read_options(**given: Any) -> ReadOptions:
     """Return the record of reading from the texts of options, those not given left out."""
-    from crowdsift.errors import RequestError
     from crowdsift.io import ReadOptions
 
-    if given.get("features"):
-        raise RequestError("--features is now --covariates, for every method that takes some")
     pattern = given.get("worker_from_path")
     known: dict[str, Any] = {
         "columns": opt.mapping(given.get("columns"), "--columns", "winner=chosen"),

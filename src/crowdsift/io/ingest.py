@@ -184,30 +184,8 @@ def read(
     >>> read(votes, workers=False)
     Comparisons(2 votes in 2 distinct rows, 3 items, 1 workers, sides known)
     """
-    if isinstance(source, Comparisons):
-        return source
-    options = ReadOptions(
-        columns={} if columns is None else columns,
-        format=format,
-        values={} if values is None else values,
-        where=where,
-        unique=unique,  # type: ignore[arg-type]
-        workers=workers,
-        sides=sides,
-        covariates=covariates,  # type: ignore[arg-type]
-        by=by,  # type: ignore[arg-type]
-        skip_bad=skip_bad,
-        partitions=partitions,
-        encoding=encoding,
-        query=query,
-        memory=memory,
-        worker_from_path=worker_from_path,
-        worker_columns=worker_columns,  # type: ignore[arg-type]
-        style_control=style_control,
-        hide_workers=hide_workers,
-        threads=threads,
-    )
-    return read_votes(source, options)
+    given = {name: value for name, value in locals().items() if name != "source"}
+    return source if isinstance(source, Comparisons) else read_votes(source, ReadOptions(**given))
 
 
 def read_votes(votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None) -> Comparisons:
