@@ -118,3 +118,18 @@ def test_contexts_are_asked_apart_and_stand_in_their_own_column():
         for prompt, *pair in zip(asked["prompt"], asked["first"], asked["second"], strict=True):
             assert sorted(pair) == [f"{prompt}1", f"{prompt}2"]
     assert "(" not in str(found.robustness()).replace(" (a)", "").replace(" (b)", "")
+
+
+def test_sets_of_several_items_are_asked_for_rankings():
+    rng = np.random.default_rng(1)
+    texts = [">".join(f"i{item}" for item in rng.permutation(8)[:4]) for _ in range(30)]
+    votes = crowdsift.read({"worker": [f"w{k % 3}" for k in range(30)], "ranking": texts})
+    asked = crowdsift.next_pairs(votes, 5, set_size=4, items=["new"], workers="all")
+    rows = [tuple(row[f"item_{place}"] for place in range(1, 5)) for row in asked.records()]
+    assert all(len(set(row)) == 4 for row in rows)
+    assert len(set(rows)) == 5
+    assert sum("new" in row for row in rows) >= 2  # of which nothing is known
+    assert set(asked["worker"].tolist()) <= {"w0", "w1", "w2"}
+    for size in (1, 10):
+        with pytest.raises(crowdsift.RequestError, match="set_size"):
+            crowdsift.next_pairs(votes, 2, set_size=size, items=["new"])

@@ -248,6 +248,12 @@ def test_row_order_does_not_matter_and_equal_rankings_are_counted():
     assert twice.weight.tolist() == [2]
 
 
+def test_arenas_set_answers_without_a_best_model_aside():
+    models = {"model_a": ["x"] * 3, "model_b": ["y"] * 3, "model_c": ["z"] * 3}
+    votes = crowdsift.read({"judge": ["w"] * 3, **models, "winner": ["x", "tie", "both_bad"]})
+    assert votes.intake.reasons == (("answers without a best item", 2),)
+
+
 LAYOUTS = {
     "long": {"worker": ["w"] * 5, "task": [1] * 4 + [2], "item": [*"abcd", "a"], "rank": [1, 2, 2, None, 1]},
     "strings": {"worker": ["w"], "ranking": ["a > b=c"], "items": ["d|c|b|a"]},
@@ -276,6 +282,10 @@ def test_layouts_mean_the_same():
         ({"ranking": ["a>b", "a>b>a"]}, r"row 2, column 'ranking': the item 'a' is twice"),
         ({"ranking": ["a>b", "a>>b"]}, r"row 2, column 'ranking': .* empty place"),
         ({"ranking": ["a"]}, "no ranking of two items or more"),
+        ({"ranking": ["a>b", "a<b<c"]}, r"row 2, column 'ranking': 'a<b<c' reads as one item"),
+        ({"ranking": ["a, b, c"]}, r"row 1, column 'ranking': 'a, b, c' reads as one item"),
+        ({"task": [1, 1], "item": ["a", None], "rank": [1, 2]}, r"row 2, column 'item': no item"),
+        ({"task": [1, 1], "item": ["a", "b"], "rank": [1, "first"]}, r"row 2, column 'rank': 'first' is not a number"),
         ({"ranking": ["a>b"], "items": ["b|c"]}, r"row 1, column 'items': the ranked item 'a'"),
         ({"best": ["a"], "worst": ["a"], "items": ["a|b|c"]}, r"row 1, column 'worst': the best"),
         ({"best": ["x"], "worst": ["a"], "items": ["a|b|c"]}, r"row 1, column 'best': 'x' is none"),

@@ -145,7 +145,7 @@ def test_words_and_ratings_mean_the_same_and_other_methods_collapse():
         ([1, 9], "row 2, column 'rating': the rating 9 is outside the scale of 1 to 7"),
         ([1, 2.5], "row 2, column 'rating': the rating 2.5 is outside the scale of 1 to 5"),
         ([-2, 4], "row 2, column 'rating': the rating 4 is outside the scale of -3 to 3"),
-        ([1, "x"], "row 2, column 'rating': the number 'x' is not a number"),
+        ([1, "x"], "row 2, column 'rating': 'x' is not a number"),
     ],
 )
 def test_ratings_outside_the_scale_are_refused(ratings, message):

@@ -12,9 +12,10 @@ from crowdsift.errors import RequestError
 from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.tables import Table
 from crowdsift.votes.graph import pair_codes
-from crowdsift.votes.labels import as_column, context_names, context_parts
+from crowdsift.votes.labels import as_column, context_names, context_parts, key_of
 from crowdsift.votes.pseudonyms import is_pseudonym
 
 
@@ -28,6 +29,7 @@ def next_pairs(
     goal: str = "ranking",
     columns: Mapping[str, str] | None = None,
     prices: Mapping[Any, float] | None = None,
+    set_size: int = 2,
     seed: int = 0,
     threads: int | None = None,
 ) -> Any:
@@ -38,11 +40,14 @@ def next_pairs(
     votes, items, islands, goal, columns, seed, threads
         As for `Selector`.
     pairs
-        How many.
+        How many; with `set_size` above 2 how many sets.
     workers
         Who may be asked, perhaps with capacities; "all" means all who have voted.
     prices
         What a vote of each worker costs, if the money counts.
+    set_size
+        How many items to show at once, for rankings and the best of several: a set is a pair worth asking and the items
+        that add most information to it, in columns ``item_1``, ``item_2``, ...
 
     Examples
     --------
@@ -68,7 +73,34 @@ def next_pairs(
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
         workers = list(selector.workers)
     asked = selector.choose(pairs, workers=workers, prices=prices)
+    if set_size != 2:
+        if selector.by:
+            raise RequestError("sets are of one context, and these votes have several; ask for pairs (--set-size 2)")
+        asked = _sets(asked, selector, set_size)
     return _by_context(asked, selector.by).in_backend(selector.backend)
+
+
+def _sets(asked: Table, selector: Selector, size: int) -> Table:
+    """Return the pairs as sets of items: those that add most information, pairs asked before counted less."""
+    belief = selector.belief
+    if not 2 < size <= len(selector.items):
+        raise RequestError(f"set_size (--set-size) is 2 to the {len(selector.items)} items, not {size!r}")
+    code = {key_of(label): place for place, label in enumerate(selector.items)}
+    times, every, rows = np.ones((len(code), len(code))), np.arange(len(code)), []
+    for pair in zip(asked["first"], asked["second"], strict=True):
+        chosen = [code[key_of(label)] for label in pair]
+        worth = np.zeros(len(code))
+        while len(chosen) < size:
+            for each in [chosen[-1]] if len(chosen) > 2 else chosen:
+                p = sigmoid(belief.mean - belief.mean[each])
+                worth += belief.variance(every, np.full(len(every), each)) * p * (1.0 - p) / times[each]
+            free = ~np.isin(every, chosen)
+            chosen.append(int(np.where(free, worth, -np.inf).argmax()))
+        times[np.ix_(chosen, chosen)] += 1.0
+        rows.append(sorted(chosen))
+    items = selector.items[np.array(rows, np.int64).reshape(-1, size)]
+    kept = {name: asked[name] for name in ("worker", "reason") if name in asked}
+    return Table({**{f"item_{place + 1}": items[:, place] for place in range(size)}, **kept})
 
 
 def _by_context(asked: Table, by: Any) -> Table:

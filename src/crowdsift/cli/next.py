@@ -9,6 +9,7 @@ from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import load_or_read, reads_votes
 from crowdsift.cli.terminal import print_text, say, to_json
+from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     from crowdsift.io import ReadOptions
@@ -49,6 +50,7 @@ def next_(
     keep_islands: KeepIslands = False,
     reask: Reask = False,
     goal: opt.GoalText = "ranking",
+    set_size: Annotated[int, typer.Option(help="Items to show at once, for rankings and the best of several.")] = 2,
     price: opt.Price = None,
     out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
     reading: "ReadOptions",
@@ -61,6 +63,8 @@ def next_(
     from crowdsift.io import read_capacities, read_labels, replace_file
 
     given = load_or_read(votes, reading, quiet=quiet)
+    if reask and set_size != 2:
+        raise RequestError("--reask asks for pairs; leave --set-size out")
     if reask:
         queries = second_opinions(given, pairs, threads=reading.threads)
     else:
@@ -72,6 +76,7 @@ def next_(
             islands="keep" if keep_islands else "connect",
             goal=goal,
             prices=opt.prices(price, workers),
+            set_size=set_size,
             seed=seed,
             threads=reading.threads,
         )

@@ -165,8 +165,8 @@ def _reweighted_grades(
     """Return the rows with the weights of their grades; None where the method estimates too little."""
     # A grade below the highest is a win and, for what it is not, a part of a loss.
     tie, cuts, binary = rows.level == 0, None, None
-    level, weight, worker = rows.level, rows.weight.astype(np.float64), rows.worker
-    plain = _as_votes(votes, rows[:2], worker, rows.outcome, weight)
+    level, weight, worker = rows.level, rows.weight.astype(np.float64), rows.worker.astype(np.int64)
+    plain = _as_votes(votes, rows[:2], worker, rows.outcome.astype(np.float64), weight)
     for _ in range(_REWEIGHTINGS - 1):
         found = estimate_votes(model, plain, resources, gold)
         binary = binary or found
@@ -177,7 +177,7 @@ def _reweighted_grades(
             return None
         own, variance = moments
         eta, won = np.where(rows.outcome == 0.0, -own, own), np.where(tie, own > 0.0, rows.outcome == 1.0)
-        cuts = fit_cuts(Graded(eta, level, weight, variance, worker.astype(np.int64)), votes.n_workers, cuts)
+        cuts = fit_cuts(Graded(eta, level, weight, variance, worker), votes.n_workers, cuts)
         win, loss = grade_weights(eta, level, cuts.of(worker), weight, worker)
         pairs = tuple(np.concatenate([x, x]) for x in rows[:2])
         outcome = np.concatenate([won, np.where(tie, 0.5, ~won)])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.io.formats import Format, Unfolded
+from crowdsift.io.formats import TIE_WORDS, Format, Unfolded
 from crowdsift.votes.choices import NOT_RANKED
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import cut, reply_text
@@ -101,6 +101,8 @@ def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") 
     table.load(names, condition=condition)
     groups: dict[tuple[Any, Any], dict[Any, tuple[int, float]]] = {}
     for row, (worker, task, item, rank) in enumerate(table.rows(names)):
+        if is_empty(item):
+            raise table.fault(row, names[2], "no item; fill in the cell or remove the row")
         ranking = groups.setdefault((worker, task), {})
         if item in ranking:
             first = table.place(ranking[item][0])[1]
@@ -131,7 +133,7 @@ def _rank(table: Source, row: int, column: str, entry: Any) -> float:
     except (TypeError, ValueError):
         rank = float("nan")
     if not np.isfinite(rank):
-        raise table.fault(row, column, f"the number {entry!r} is not a number")
+        raise table.fault(row, column, f"{entry!r} is not a number; give a number, or leave the cell empty")
     return rank
 
 
@@ -151,6 +153,10 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
             places = _order(table, row, names[0], found[names[0]])
         ranking = [(item, float(place)) for place, group in enumerate(places, 1) for item in group]
         _refuse_twice(table, row, names[0], [item for item, _ in ranking])
+        whole = found[names[0]]
+        alone = len(ranking) == 1 and not by_place and "items" not in roles and isinstance(whole, str)
+        if alone and re.search(r"[<,;|]", whole):
+            raise table.fault(row, names[0], f"{whole!r:.80} reads as one item; write the best first, as A>B=C>D")
         if "items" in roles:
             ranking += _not_ranked(table, row, roles["items"], found[roles["items"]], ranking)
         who = [found[roles["worker"]]] if "worker" in roles else []
@@ -229,14 +235,18 @@ def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") 
             continue
         answers = [_named(answer, items, found) for answer in answers]
         for role, answer in zip(("best", "worst"), answers, strict=False):
+            if answer not in items and str(answer).casefold() in (*TIE_WORDS, "both_bad", "all_bad"):
+                pairs.skip(row, "answers without a best item")
+                break
             if answer not in items:
                 shown = ", ".join(map(str, items[:8]))
                 raise table.fault(row, roles[role], f"{answer!r} is none of the items, which are {shown}")
-        if len(answers) == 2 and answers[0] == answers[1]:
-            raise table.fault(row, roles["worst"], f"the best and the worst item are both {answers[0]!r}")
-        low = _OTHER if len(answers) == 2 else NOT_RANKED
-        rank = dict(zip(answers, (_BEST, _WORST), strict=False))
-        pairs.add(row, [(item, rank.get(item, low)) for item in items], *who)
+        else:
+            if len(answers) == 2 and answers[0] == answers[1]:
+                raise table.fault(row, roles["worst"], f"the best and the worst item are both {answers[0]!r}")
+            low = _OTHER if len(answers) == 2 else NOT_RANKED
+            rank = dict(zip(answers, (_BEST, _WORST), strict=False))
+            pairs.add(row, [(item, rank.get(item, low)) for item in items], *who)
     return pairs.unfolded(table)
 
 
@@ -272,8 +282,8 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
             raise table.fault(
                 row,
                 names[2],
-                f"the rating {rating:g} is outside the scale of {lowest} to "
-                f"{lowest + size - 1}; correct it, or leave the cell empty",
+                f"the rating {rating:g} is outside the scale of {lowest} to {lowest + size - 1}, the smallest that has "
+                "the others (1 to 5, 1 to 7, -2 to 2 or -3 to 3); correct it, or leave the cell empty",
             )
         word = "a=b" if row in empty else _RATED[size][int(place)]
         for name, entry in zip(columns, (*entries[:2], word, *entries[3:]), strict=True):
