@@ -123,7 +123,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities that the second, and that the first item is preferred, a row per pair.
+        """Return probabilities that the second, and that the first item is preferred, a row per pair.
 
         Given that the worker decides; see `crowdsift.Fit.predict`.
         """
@@ -133,7 +133,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return np.column_stack([1.0 - first, first])
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """1 where the first item is the more probable, else 0."""
+        """Return 1 where the first item is the more probable, else 0."""
         return np.asarray(self.predict_proba(X)[:, 1] > 0.5, np.int64)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

@@ -42,7 +42,7 @@ class State:
     on_pair: Vector | None = None  # how many votes every pair has; not kept for thousands of items
 
     def offset(self, worker: int, a: Any, b: Any) -> tuple[Any, Any]:
-        """Mean and variance of what other dimensions add to a vote of a worker (-1: anyone)."""
+        """Return mean and variance of what other dimensions add to a vote of a worker (-1: anyone)."""
         return (0.0, 0.0) if self.dimensions is None else self.dimensions.offsets(worker, a, b)
 
     def note(self, a: int, b: int) -> None:
@@ -202,7 +202,7 @@ class BatchSelection:
 
 
 def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
-    """Items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
+    """Return items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
     order = np.argsort(-mean, kind="stable")
     gaps = 2 ** np.arange(int(np.log2(len(mean) - 1)) + 1)
     one, two = [order[:-gap] for gap in gaps], [order[gap:] for gap in gaps]

@@ -46,7 +46,7 @@ class Belief(Protocol):
     mean: Vector
 
     def variance(self, a: Codes, b: Codes) -> Vector:
-        """Variances of differences."""
+        """Return variances of differences."""
         ...
 
     def move(self, a: int, b: int, step: float, shrink: float) -> None:
@@ -54,7 +54,7 @@ class Belief(Protocol):
         ...
 
     def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> Batch:
-        """Candidates, with pairs across islands worth nothing where islands are given."""
+        """Return candidates, with pairs across islands worth nothing where islands are given."""
         # With `top` only the order between the best `top` items and the others counts.
         ...
 
@@ -73,7 +73,7 @@ class Joint:
         return Joint(mean.copy(), centred + _LEVEL * together)
 
     def variance(self, a: Codes, b: Codes) -> Vector:
-        """Variances of differences."""
+        """Return variances of differences."""
         s = self.covariance
         diagonal = np.diagonal(s)
         return np.asarray(np.maximum(diagonal[a] + diagonal[b] - 2.0 * s[a, b], _TINY))
@@ -85,7 +85,7 @@ class Joint:
         self.covariance -= shrink * np.outer(x, x)
 
     def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _JointBatch:
-        """Candidates."""
+        """Return candidates."""
         return _JointBatch(self, a, b, islands, top)
 
 
@@ -147,7 +147,7 @@ class Independent:
     component: Codes
 
     def variance(self, a: Codes, b: Codes) -> Vector:
-        """Variances of differences."""
+        """Return variances of differences."""
         apart = 2.0 * _LEVEL * (self.component[a] != self.component[b])
         return np.asarray(np.maximum(self.own[a] + self.own[b] + apart, _TINY))
 
@@ -160,7 +160,7 @@ class Independent:
         self.component[self.component == self.component[b]] = self.component[a]
 
     def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _IndependentBatch:
-        """Candidates."""
+        """Return candidates."""
         return _IndependentBatch(self, a, b, islands, top)
 
 
@@ -225,7 +225,7 @@ def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
 
 
 def _weights(difference: Vector, variance: Vector) -> Vector:
-    """W = φ(m/s) / (√(2π) s²): what a unit of variance of each pair is worth."""
+    """Return W = φ(m/s) / (√(2π) s²): what a unit of variance of each pair is worth."""
     return np.asarray(np.exp(-0.5 * difference**2 / variance) / (2.0 * pi * variance))
 
 

@@ -293,7 +293,7 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
 
 
 def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadOptions]:
-    """Something to read the votes of a fit from, and how."""
+    """Return something to read the votes of a fit from, and how."""
     # `texts`: whether whole texts of replies are needed, which a folder does not hold.
     votes = fit.votes
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
@@ -375,7 +375,7 @@ class VoteLabels(NamedTuple):
 
 
 def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
-    """Probability, margin, soft label and weight of votes, row by row."""
+    """Return probability, margin, soft label and weight of votes, row by row."""
     place, code = _rows_of(coded, found), item_codes(found)
     score = np.asarray(found.item_table["score"], np.float64)
     typical, worth = _vote_worth(coded, found)

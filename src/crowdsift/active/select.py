@@ -464,7 +464,7 @@ def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[A
 
 
 def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
-    """Distinct labels in the order of codes."""
+    """Return distinct labels in the order of codes."""
     given = plain(labels)
     return merge([(given, np.zeros(0, np.uint32))])[0]
 
@@ -514,7 +514,7 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
-    """Types of the worker population and of every worker; who has no votes is as the population."""
+    """Return types of the worker population and of every worker; who has no votes is as the population."""
     quantiles = None if found.posterior is None else found.posterior.quantiles
     if quantiles is None:  # a model without a posterior of workers, or without workers
         result = found.worker_table["reliability"].astype(np.float64)
@@ -525,7 +525,7 @@ def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector
 
 
 def _newcomer() -> Vector:
-    """Quantiles of the reliability of somebody of whom nothing is known."""
+    """Return quantiles of the reliability of somebody of whom nothing is known."""
     return np.asarray(normal_quantiles(np.ones(1), np.full(1, 0.5), TYPES)[0])
 
 

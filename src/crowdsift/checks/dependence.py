@@ -34,7 +34,7 @@ _NUMBERS = 10_000_000  # sums by group and item that are held at a time
 
 
 def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
-    """H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups."""
+    """Return H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups."""
     k = model.n_items
     _, hessian = model.derivatives(scores, weight)
     p = sigmoid(model.slope * (scores[model.first] - scores[model.second]))
@@ -243,7 +243,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
 def _efficient(
     unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
 ) -> tuple[Vector, Vector]:
-    """δ and its information in every unit, the slope being unknown, too."""
+    """Return δ and its information in every unit, the slope being unknown, too."""
 
     def total(values: Vector) -> Vector:
         return np.asarray(np.bincount(unit, values, count), np.float64)

@@ -30,7 +30,7 @@ _MOST_STEPS = 50
 
 
 def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
-    """Logits a unit of score, for every worker of the votes: 4 dP/dd at d = 0."""
+    """Return logits a unit of score, for every worker of the votes: 4 dP/dd at d = 0."""
     model, table = model_of(fit), fit.worker_table
     count = votes.n_workers
     reliability = table["reliability"].astype(np.float64) if table.height else np.full(count, 0.0)
@@ -105,7 +105,7 @@ class ScoreModel:
         return plain / (1.0 - leverage), plain, hessian
 
     def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, NDArray[np.int64]]:
-        """Rows equal but for the worker as one, their weights, and the place of every row."""
+        """Return rows equal but for the worker as one, their weights, and the place of every row."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         won = for_lower(self.first, self.second, self.outcome)
         keys = pair_keys(low, high, self.n_items)
@@ -131,7 +131,7 @@ class ScoreModel:
         return float(value - 0.5 * self.prior * scores @ scores)
 
     def derivatives(self, scores: Vector, weight: Vector) -> tuple[Vector, Vector]:
-        """Gradient, and the Hessian of what is minimised."""
+        """Return gradient, and the Hessian of what is minimised."""
         k, one, two = self.n_items, self.first, self.second
         p = sigmoid(self.slope * (scores[one] - scores[two]))
         residual = weight * self.slope * (self.outcome - p)

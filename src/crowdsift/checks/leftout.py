@@ -188,7 +188,7 @@ def fit_without(
 
 
 def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]) -> float:
-    """Kendall's tau within components, weighted by their pairs; small ones size by size."""
+    """Return Kendall's tau within components, weighted by their pairs; small ones size by size."""
     order = np.argsort(component, kind="stable")
     _, start, size = np.unique(component[order], return_index=True, return_counts=True)
     total = pairs = 0.0
@@ -206,7 +206,7 @@ def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: ND
 
 
 def _small_taus(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kendall's tau-b of every row, pair by pair; NaN where all of one are equal."""
+    """Return Kendall's tau-b of every row, pair by pair; NaN where all of one are equal."""
     first, second = np.triu_indices(one.shape[1], 1)
     x, y = (np.sign(values[:, first] - values[:, second]) for values in (one, two))
     scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))

@@ -240,12 +240,12 @@ class _Search:
         return _CHEAP if self.fit.method == "bt" else _REFITS
 
     def _gap(self, above: int, below: int) -> float:
-        """How far the method's own difference is beyond that of the model that stands for it."""
+        """Return how far the method's own difference is beyond that of the model that stands for it."""
         own = self.score[above] - self.score[below]
         return float(own - (self.base[above] - self.base[below]))
 
     def _first_guess(self, above: int, below: int) -> float:
-        """How many votes it takes if influences simply add up; infinity where all do not do."""
+        """Return how many votes it takes if influences simply add up; infinity where all do not do."""
         effects = self.model.effects(self.base, self.weight, above, below)[0]
         order = np.argsort(effects, kind="stable")
         reach = np.cumsum(np.minimum(effects[order], 0.0) * self.weight[order])

@@ -183,7 +183,7 @@ def scale_separation(votes: Comparisons) -> float | None:
 
 
 def separation(fit: Fit) -> Separation | None:
-    """Separation index and reliability of the scores; None without intervals."""
+    """Return separation index and reliability of the scores; None without intervals."""
     # Estimates that are not shrunk vary by the truth and by their errors: the true variance is var(m) - mean(v).
     # Posterior means vary less than the truth, whose variance is var(m) + mean(v): to take the errors away would shrink
     # twice. Scores count about the means of their components.
@@ -191,7 +191,7 @@ def separation(fit: Fit) -> Separation | None:
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
-    """Mean correlation of scores from two random halves of the workers, stepped up."""
+    """Return mean correlation of scores from two random halves of the workers, stepped up."""
     # Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be fitted, or there are
     # no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:
@@ -412,7 +412,7 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
 
 
 def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
-    """Σ over triads of P(circle), for independent pairs: tr(P³)/3."""
+    """Return Σ over triads of P(circle), for independent pairs: tr(P³)/3."""
     matrix = np.zeros((k, k))
     matrix[first, second], matrix[second, first] = above, 1.0 - above
     return float(((matrix @ matrix) * matrix.T).sum() / 3.0)

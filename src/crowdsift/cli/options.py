@@ -411,7 +411,7 @@ Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
 
 def mapping(text: str | None, option: str = "--columns", example: str = "winner=chosen") -> dict[str, str] | None:
-    """Pairs of winner=...,loser=...; a name with a comma cannot be given here."""
+    """Return pairs of winner=...,loser=...; a name with a comma cannot be given here."""
     if text is None:
         return None
     pairs = {}
@@ -449,12 +449,12 @@ def prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
 
 
 def names(text: str | None) -> tuple[str, ...]:
-    """Names separated by commas."""
+    """Return names separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def anchors(texts: list[str] | None) -> dict[str, float] | None:
-    """Items and their values on a scale; an item may hold an equals sign itself."""
+    """Return items and their values on a scale; an item may hold an equals sign itself."""
     if not texts:
         return None
     values: dict[str, float] = {}
@@ -470,7 +470,7 @@ def anchors(texts: list[str] | None) -> dict[str, float] | None:
 
 
 def hyper_parameters(texts: list[str]) -> dict[str, Any]:
-    """Values of hyper-parameters: numbers where they look like numbers."""
+    """Return values of hyper-parameters: numbers where they look like numbers."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -209,7 +209,7 @@ def opened_engine(
 def read_by_engine(
     name: str, votes: Any, options: ReadOptions, given: Mapping[str, Any] | None = None
 ) -> Comparisons | None:
-    """Votes that the engine of that name reads itself, where it does; else None."""
+    """Return votes that the engine of that name reads itself, where it does; else None."""
     if not isinstance(name, str) or name not in MAPS:
         return None
     reads = getattr(import_module(MAPS[name]), "read", None)

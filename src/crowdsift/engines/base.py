@@ -153,7 +153,7 @@ class Slopes(Protocol):
     """The logistic model with a slope for every worker."""
 
     def log_likelihood(self, scores: Items, slopes: Workers) -> Total:
-        """Σ n·log p."""
+        """Return Σ n·log p."""
 
     def profile(
         self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *, resolution: float = 0.0
@@ -184,7 +184,7 @@ class EStep(Protocol):
     system: ItemSystem  # of the slopes of the E-step
 
     def regress(self, scores: Items, ridge: float) -> tuple[Workers, ItemSystem]:
-        """Ridge regression of every worker, and the item system of the new slopes, in one call.
+        """Return ridge regression of every worker, and the item system of the new slopes, in one call.
 
         Slopes are Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge).
         """
@@ -229,7 +229,7 @@ class Likelihood(Protocol):
     """Likelihoods with p parameters per worker; `tests/reference_engine/links.py` specifies them."""
 
     def derivatives(self, likelihood: str, scores: Items, theta: Workers) -> Curvature:
-        """Value and derivatives in scores and workers' parameters."""
+        """Return value and derivatives in scores and workers' parameters."""
 
     def fit_workers(
         self,

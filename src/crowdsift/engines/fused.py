@@ -56,13 +56,13 @@ class FusedSites(Protocol):
         """As `solvers.ep.summaries.quantiles`."""
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
-        """Posteriors of all workers and their quantiles, where a type is a reliability alone."""
+        """Return posteriors of all workers and their quantiles, where a type is a reliability alone."""
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
-        """P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker; for the same types."""
+        """Return P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker; for the same types."""
 
     def idle_threads(self) -> int:
-        """How many threads of the host have nothing to do while a pass runs."""
+        """Return how many threads of the host have nothing to do while a pass runs."""
 
 
 class TypeMarginals(NamedTuple):
@@ -85,7 +85,7 @@ class SummedSites(Protocol):
     """`GridSites` that sum up posteriors worker by worker: no array of workers by types is made."""
 
     def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
-        """Marginals of `posteriors`, with a number of types for every worker."""
+        """Return marginals of `posteriors`, with a number of types for every worker."""
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
         """As `solvers.ep.summaries.quantiles`."""
@@ -101,7 +101,7 @@ class FusedLaplacian(Protocol):
         """Solve (A + shift I) x = b for every row b, in single precision."""
 
     def pair_distances(self, rows: NDArray[np.float32]) -> Vector:
-        """|row_low - row_high|² for every pair, of rows of numbers, one an item."""
+        """Return |row_low - row_high|² for every pair, of rows of numbers, one an item."""
 
 
 def solve_rows(
@@ -118,7 +118,7 @@ def solve_rows(
 
 
 def pair_distances(operator: Operator, rows: NDArray[np.float32]) -> Vector:
-    """|row_low - row_high|² for every pair of a Laplacian, of rows of numbers, one an item."""
+    """Return |row_low - row_high|² for every pair of a Laplacian, of rows of numbers, one an item."""
     if isinstance(operator, FusedLaplacian):
         return operator.pair_distances(rows)
     low, high, _ = operator.pairs()

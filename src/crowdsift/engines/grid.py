@@ -65,7 +65,7 @@ class WorkerTypes(NamedTuple):
         return bool(self.widths[0] > 0.0)
 
     def n_types(self, levels: Vector) -> int:
-        """How many types there are for these positive levels of reliability."""
+        """Return how many types there are for these positive levels of reliability."""
         return len(self.widths) * (2 * len(levels) + 1) + len(self.side_only)
 
 
@@ -221,7 +221,7 @@ class TypeSites(Protocol):
 
     @changes
     def update(self, given: SitePass) -> SiteUpdate:
-        """Messages of workers to their types and from types to sites, in one pass over votes.
+        """Return messages of workers to their types and from types to sites, in one pass over votes.
 
         Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and variances V; those of γ
         alike, from D = 1 + t²Σnτ_γ, V = t²/D and G = (g0 + t²Σnν_γ)/D. With c = π/8, k = 1/√(1 + c(β²v + v_γ)) and z =
@@ -240,7 +240,7 @@ class TypeSites(Protocol):
         """Return `counts` for another common prior and the messages of the last pass."""
 
     def posteriors(self, prior: Vector, rows: Rows, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Posterior over types of a range of workers, after the last pass."""
+        """Return posterior over types of a range of workers, after the last pass."""
 
     @changes
     def refine(self) -> Total:
@@ -258,7 +258,7 @@ class RunSites(TypeSites, Protocol):
     pairs_held: Total  # the same with those that another shard owns
 
     def pair_sums(self) -> Shared:
-        """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row per pair."""
+        """Return Σ n·τ and Σ ±n·ν of pairs that several shards have, a row per pair."""
 
     @changes
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
@@ -289,7 +289,7 @@ class PairSites(Protocol):
     """Posteriors of the differences of compared pairs, which cavities start from."""
 
     def pair_posteriors(self, means: Items) -> PairPosteriors:
-        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a].
+        """Return E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a].
 
         The information is ½Σ(a - a²·V)²: but for its own votes a pair's difference has the variance C = V/(1 - a·V),
         the pair effect included, and a/(1 + a·C) is a - a²·V.
@@ -327,7 +327,7 @@ class GridSites(RunSites, PairSites, SavableSites, Protocol):
     """The sites that an engine makes."""
 
     def pair_likelihood(self, differences: Pairs, variances: Pairs, points: WorkerPoints) -> Total:
-        """Σ n log of the mean of Z over a worker's points.
+        """Return Σ n log of the mean of Z over a worker's points.
 
         For differences and variances of the pairs, in the order of `pair_posteriors`.
         """
@@ -345,7 +345,7 @@ class Grid(Protocol):
         """Create sites, all 0, with that variance of the difference of every compared pair."""
 
     def correlations(self) -> Operator:
-        """XᵀX - L(n e²), for a start that needs no guess of who is reliable.
+        """Return XᵀX - L(n e²), for a start that needs no guess of who is reliable.
 
         The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its mean over the worker's
         votes where sides are known. Taking L(n e²) away leaves the products of different votes only. As the diagonal

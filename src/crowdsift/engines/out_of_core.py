@@ -94,7 +94,7 @@ class DiskEngine(ShardedEngine):
 
 
 def engine(comparisons: Comparisons, threads: int, *, memory: str = "4GB", needs: str = "grid") -> DiskEngine:
-    """Shards in files, each with a part of the memory."""
+    """Return shards in files, each with a part of the memory."""
     # `comparisons`: the votes; where they are in memory they are written to files first; `needs`: the capability that
     # will be used; pairs that several shards have matter to "grid" only.
     if sys.platform != "linux":  # the core maps what passes keep there only

@@ -173,7 +173,7 @@ def _laplacian(pairs: WeightedPairs, n_items: int) -> Callable[[Vector], Vector]
 
 
 def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
-    """Parts of a protocol as one."""
+    """Return parts of a protocol as one."""
     made = ShardedOperator if protocol is Operator else Sharded
     return made(protocol, parts, plan)
 
@@ -249,7 +249,7 @@ def sharded_engine(
 
 
 def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
-    """Two shards of the CPU engine, to try the waist."""
+    """Return two shards of the CPU engine, to try the waist."""
     from crowdsift.engines import cpu
 
     return sharded_engine(comparisons, lambda part, shared: cpu.engine(part, threads, shared), shards=2)

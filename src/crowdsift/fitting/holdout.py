@@ -22,7 +22,7 @@ _WIDEST = 1e4  # times or through the default value
 def left_out_log_likelihood(
     votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto", threads: int | None = None
 ) -> float:
-    """Mean log-likelihood of votes that the model was not fitted to."""
+    """Return mean log-likelihood of votes that the model was not fitted to."""
     return _left_out(votes, model, Resources(engine, None, threads), count, seed)
 
 

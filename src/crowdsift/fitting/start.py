@@ -220,7 +220,7 @@ def checkpointed(
 
 
 def is_checkpoint(source: Any) -> bool:
-    """Whether a folder holds an iterate."""
+    """Return whether a folder holds an iterate."""
     return isinstance(source, str | Path) and (Path(source) / NAME).is_file()
 
 

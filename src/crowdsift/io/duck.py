@@ -534,7 +534,7 @@ def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
 
 
 def _parsed(labels: Sequence[str]) -> list[Any]:
-    """JSON values; the place of the first that Python cannot hold is in the error."""
+    """Return JSON values; the place of the first that Python cannot hold is in the error."""
     values = []
     for place, label in enumerate(labels):
         try:

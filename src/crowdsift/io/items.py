@@ -373,7 +373,7 @@ def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
 
 
 def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
-    """Wanted labels as those of a list, where they are there."""
+    """Return wanted labels as those of a list, where they are there."""
     place = match_labels(wanted, labels)
     missing = [row for row in np.flatnonzero(place < 0).tolist() if wanted[row] is not None]
     place[missing] = match_labels([_cut(wanted[row]) for row in missing], labels)
@@ -588,7 +588,7 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
 
 
 def _text_table(given: Any, by: By = "") -> ItemsTable:
-    """Texts: FILE:COLUMN, a table or mapping of columns, or a mapping from items to texts."""
+    """Return texts: FILE:COLUMN, a table or mapping of columns, or a mapping from items to texts."""
     source, colon, column = str(given).rpartition(":") if isinstance(given, str) else ("", "", "")
     columns = not isinstance(given, Mapping) or isinstance(given.get("item"), _LISTS)
     if isinstance(given, str) and not (colon and source and column):
@@ -667,7 +667,7 @@ def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlo
 
 
 def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of norm 1; zeros stay."""
+    """Return rows of norm 1; zeros stay."""
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.asarray(matrix / np.where(norms > 0.0, norms, 1.0))
 

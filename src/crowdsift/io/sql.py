@@ -169,7 +169,7 @@ def memory_limit() -> int | None:
 
 
 def literal(text: str) -> str:
-    """Text in SQL."""
+    """Return text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 

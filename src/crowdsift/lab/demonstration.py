@@ -14,7 +14,7 @@ from crowdsift.report import terminal as console
 
 
 def crowd_with_spammers(seed: int = 0) -> Simulation:
-    """40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite."""
+    """Return 40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite."""
     rng = np.random.default_rng(seed)
     reliability = np.concatenate([rng.uniform(0.5, 1.5, 50), np.zeros(20), rng.uniform(-1.5, -0.5, 10)])
     return simulate(40, 80, 6000, reliabilities=rng.permutation(reliability), seed=seed)

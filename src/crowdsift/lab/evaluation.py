@@ -237,7 +237,7 @@ def cross_validate(
 
 
 def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> Parts:
-    """Kept and left-out votes, part by part; codes stay."""
+    """Yield kept and left-out votes, part by part; codes stay."""
     if scheme not in SCHEMES:
         raise RequestError(f"what is left out must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     if scheme == "votes":
@@ -322,7 +322,7 @@ def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
 
 
 def _calibration(left: LeftOut, follows: NDArray[np.float64]) -> float:
-    """Mean distance of predicted and observed shares of the favourite, by bins."""
+    """Return mean distance of predicted and observed shares of the favourite, by bins."""
     surer = np.maximum(left.p, 1.0 - left.p)
     place = np.minimum(((surer - 0.5) * 2 * _BINS).astype(np.int64), _BINS - 1)
     gap = np.bincount(place, left.weight * (surer - follows), _BINS)

@@ -311,32 +311,32 @@ def _coins(rng: np.random.Generator, size: int) -> Floats:
 
 
 def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """P = sigma(beta d)."""
+    """Return P = sigma(beta d)."""
     return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
 
 
 def _probit_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
+    """Return P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
     noise = rng.standard_normal(len(v["score"]))
     return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
 
 
 def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """P = beta sigma(d) + (1 - beta) sigma(-d)."""
+    """Return P = beta sigma(d) + (1 - beta) sigma(-d)."""
     honest = sigmoid(v["score"])
     chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
     return rng.random(len(honest)) < chance
 
 
 def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
+    """Return P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
     skill = sigmoid(v["reliability"])
     chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
     return rng.random(len(skill)) < chance
 
 
 def _barp_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """P = sigma(d + theta (class of first - class of second))."""
+    """Return P = sigma(d + theta (class of first - class of second))."""
     return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
 
 

@@ -76,5 +76,5 @@ class BARP(LikelihoodModel):
         return WorkerEstimate(extra=columns)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """σ(d): two items of one class."""
+        """Return σ(d): two items of one class."""
         return sigmoid(difference)

@@ -41,7 +41,7 @@ class BoltzmannModel(Model):
         return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """σ(β d)."""
+        """Return σ(β d)."""
         return sigmoid(reliability * difference)
 
 

@@ -111,5 +111,5 @@ class BradleyTerry(Model):
         return required(engine.slopes).log_likelihood(estimate.scores, ones)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """σ(d), for every worker."""
+        """Return σ(d), for every worker."""
         return sigmoid(difference)

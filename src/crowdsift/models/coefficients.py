@@ -53,17 +53,17 @@ class CovariateEstimate:
         return [column for column, name in enumerate(self.names) if name != SIDE]
 
     def sides(self) -> tuple[Vector, Vector]:
-        """Mean and variance of every worker's side bias; 0 where that is no covariate."""
+        """Return mean and variance of every worker's side bias; 0 where that is no covariate."""
         if SIDE not in self.names:
             return np.zeros(len(self.mean)), np.zeros(len(self.mean))
         return self.mean[:, 0], self.sd[:, 0] ** 2
 
     def as_they_are(self, scores: Vector) -> Vector:
-        """Scores plus the mean effect of an item's covariates: r + g·x̄/b."""
+        """Return scores plus the mean effect of an item's covariates: r + g·x̄/b."""
         return np.asarray(scores + self.item_values @ self.crowd / max(self.typical, 1e-9))
 
     def offsets(self, votes: Comparisons) -> tuple[Vector, Vector]:
-        """c·γ at the points of every vote's worker, and its variance; the side left out."""
+        """Return c·γ at the points of every vote's worker, and its variance; the side left out."""
         columns = self.others
         if not columns or votes.features is None:
             nothing = np.zeros((len(votes), 1))

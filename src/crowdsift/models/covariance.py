@@ -161,7 +161,7 @@ class ComponentCovariance:
         return np.asarray(self._group != -1)
 
     def between(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Covariances of pairs of scores; 0 where they are of two components, or not known."""
+        """Return covariances of pairs of scores; 0 where they are of two components, or not known."""
         first, second = first.astype(np.int64), second.astype(np.int64)
         result = np.zeros(len(first))
         group = np.where(self.component[first] == self.component[second], self._group[first], -1)
@@ -193,7 +193,7 @@ class ComponentCovariance:
 def difference_variance(
     covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer], second: NDArray[np.integer]
 ) -> Vector | None:
-    """Variances of differences of scores; None where nothing is known of any."""
+    """Return variances of differences of scores; None where nothing is known of any."""
     # Where there is no exact covariance errors count as independent.
     if covariance is not None:
         sd = covariance.deviations(sd)
@@ -221,7 +221,7 @@ def level_variance(component: NDArray[np.integer]) -> Vector | float:
 
 
 def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-    """R with RᵀR the inverse of each matrix, and which of them are positive definite."""
+    """Return R with RᵀR the inverse of each matrix, and which of them are positive definite."""
     n, k = matrix.shape[:2]
     if k <= _BATCHED:
         try:
@@ -241,7 +241,7 @@ def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
 
 
 def _inverses(root: Vector) -> Vector:
-    """RᵀR of each, as `_roots` made them."""
+    """Return RᵀR of each, as `_roots` made them."""
     if root.shape[1] <= _BATCHED:
         return np.asarray(root.transpose(0, 2, 1) @ root)
     result = np.empty_like(root)

@@ -44,9 +44,9 @@ class CrowdBT(ReliabilityModel):
     truthful: ClassVar[float | None] = 1.0
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """β, of which ½ is random."""
+        """Return β, of which ½ is random."""
         return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """β σ(d) + (1 - β) σ(-d)."""
+        """Return β σ(d) + (1 - β) σ(-d)."""
         return reliability * sigmoid(difference) + (1.0 - reliability) * sigmoid(-difference)

@@ -74,11 +74,11 @@ class FactorBT(LikelihoodModel):
         return replace(self, reduced=True), "reduced: no sides or features, side term one half"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
-        """γ, then b = 0."""
+        """Return γ, then b = 0."""
         return np.concatenate([[self.start_skill], np.zeros(n_features)])
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """σ(γ) with its standard deviation by the delta method, and b."""
+        """Return σ(γ) with its standard deviation by the delta method, and b."""
         skill = sigmoid(theta[:, 0])
         known = theta.shape[1] > 1
         return WorkerEstimate(

@@ -59,7 +59,7 @@ def with_feature_estimate(
 
 
 def _all_pairs(covariance: Vector) -> ScorePrecision:
-    """PΣP as the pseudo-inverse of a Laplacian over all pairs."""
+    """Return PΣP as the pseudo-inverse of a Laplacian over all pairs."""
     n = len(covariance)
     level = 1.0 / n
     about = covariance - covariance.mean(axis=0) - covariance.mean(axis=1)[:, None]

@@ -43,7 +43,7 @@ class FeatureEstimate:
         return float(1.0 - self.shares.sum())
 
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
-        """Means and standard deviations of scores, about the mean of the fitted items."""
+        """Return means and standard deviations of scores, about the mean of the fitted items."""
         # For standardised features, a matrix per block. The level of the fitted items is independent of the weights and
         # has the variance s/K.
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]
@@ -52,7 +52,7 @@ class FeatureEstimate:
         return rows @ self.weights.mean / self.size, np.sqrt(variance) / self.size
 
     def head(self) -> tuple[Vector, Vector]:
-        """Weights of standardised features before their block's factor, and their sd."""
+        """Return weights of standardised features before their block's factor, and their sd."""
         factor = np.concatenate(
             [
                 np.full(len(block.names), np.sqrt(rho) * block.factor)

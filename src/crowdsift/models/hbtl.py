@@ -38,5 +38,5 @@ class HBTL(ReliabilityModel):
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """σ(β d)."""
+        """Return σ(β d)."""
         return sigmoid(reliability * difference)

@@ -49,7 +49,7 @@ class LikelihoodModel(Model):
 
     @abstractmethod
     def start(self, n_features: int) -> Vector:
-        """θ₀, the parameters of every worker at the start and the centre of their prior."""
+        """Return θ₀, the parameters of every worker at the start and the centre of their prior."""
 
     def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
         """Return what the result says of workers, from their parameters and standard deviations."""

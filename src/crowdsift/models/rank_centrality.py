@@ -90,5 +90,5 @@ class RankCentrality(Model):
         return required(engine.slopes).log_likelihood(scores, np.ones(engine.facts.n_workers))
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """π_i/(π_i + π_j) = σ(d)."""
+        """Return π_i/(π_i + π_j) = σ(d)."""
         return sigmoid(difference)

@@ -298,7 +298,7 @@ class Sift(Model):
         return self._with_dimensions(found, engine)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
+        """Return scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
         warm = self._warm_start(engine, start)
         if warm is None:
             return None
@@ -401,7 +401,7 @@ class Sift(Model):
         return mirror(self, estimate) if reversed_ else estimate
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
-        """Quantiles of -β, in rising order."""
+        """Return quantiles of -β, in rising order."""
         return np.ascontiguousarray(super().mirrored(theta, level)[:, ::-1])
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
@@ -438,7 +438,7 @@ class Sift(Model):
         return float(votes.weight.astype(np.float64) @ found)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """σ(β d)."""
+        """Return σ(β d)."""
         return sigmoid(reliability * difference)
 
     @property
@@ -455,7 +455,7 @@ class Sift(Model):
         side_variance: NDArray[np.float64] | float = 0.0,
         offset: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
-        """Those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
+        """Return those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)
         summary = on_either_side(reliability * difference + offset, width, gamma, variance)

@@ -155,7 +155,7 @@ def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, tri
 
 
 def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]) -> DimensionEstimate:
-    """Positions about the means of their components, weights, and the crowd."""
+    """Return positions about the means of their components, weights, and the crowd."""
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
     size = sizes[facts.component]
@@ -208,7 +208,7 @@ def _open(state: State, setting: Setting) -> Vector:
 
 
 def _workers(one: Estimate, found: DimensionEstimate, setting: Setting, state: State) -> WorkerEstimate:
-    """Reliabilities along the reported direction, and the evidence of classes."""
+    """Return reliabilities along the reported direction, and the evidence of classes."""
     D, sided = found.count, state.weights.shape[1] > found.count
     beta, sd = found.weights[:, 0], np.sqrt(np.maximum(found.weight_covariance[:, 0, 0], 1e-12))
     side = side_sd = None

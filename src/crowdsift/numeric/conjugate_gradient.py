@@ -81,7 +81,7 @@ def conjugate_gradient(
 
 
 def _leaves(x: Vector, direction: Vector, length: float, diagonal: Vector, radius: float) -> bool:
-    """Whether a step ends outside the region."""
+    """Return whether a step ends outside the region."""
     if np.isinf(radius):
         return False
     return float(diagonal @ (x + length * direction) ** 2) >= radius**2

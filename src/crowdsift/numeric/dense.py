@@ -22,7 +22,7 @@ _LARGE = 800
 
 
 def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
-    """R with RᵀR the inverse of a positive definite matrix, and the log of its determinant."""
+    """Return R with RᵀR the inverse of a positive definite matrix, and the log of its determinant."""
     # R is the inverse of the Cholesky factor, lower triangular. With RᵀR it takes half the time of an inverse that
     # knows no symmetry, and rows of noise times R are draws with the inverse as covariance. Of the matrix the lower
     # triangle is all that is read. Threads of BLAS wait for each other by spinning: for a small matrix they do not pay,
@@ -35,7 +35,7 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
 
 
 def inverse_of_root(root: Matrix, out: Matrix | None = None) -> Matrix:
-    """RᵀR of a lower triangular R, in two thirds of the time of the product of full matrices."""
+    """Return RᵀR of a lower triangular R, in two thirds of the time of the product of full matrices."""
     # Into `out` where it is given.
     out = np.empty_like(root) if out is None else out
     with dense_algebra() if len(root) >= _LARGE else nullcontext():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid, each shared by its two neighbours linearly."""
+    """Return masses at points as masses on the grid, each shared by its two neighbours linearly."""
     # The last axis of the masses is that of the points.
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
@@ -33,7 +33,7 @@ _QUANTILES = 16  # that stand for a distribution
 
 
 def half_width(level: float = LEVEL) -> float:
-    """Half the width of an interval of this level, in standard deviations of a normal variable."""
+    """Return half the width of an interval of this level, in standard deviations of a normal variable."""
     if level == LEVEL:
         return Z90
     from statistics import NormalDist  # here, because it loads half of the standard library
@@ -42,7 +42,7 @@ def half_width(level: float = LEVEL) -> float:
 
 
 def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
-    """Limits of intervals of this level from quantiles of equal probability, one row each."""
+    """Return limits of intervals of this level from quantiles of equal probability, one row each."""
     # Between quantiles the distribution is interpolated over normal scores, beyond the outermost ones extrapolated.
     unit = _unit_quantiles(quantiles.shape[1])
 
@@ -57,12 +57,12 @@ def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
 
 
 def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vector:
-    """Quantiles of equal probability of normal distributions, one row each."""
+    """Return quantiles of equal probability of normal distributions, one row each."""
     return np.asarray(mean[:, None] + sd[:, None] * _unit_quantiles(count))
 
 
 def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
-    """P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it."""
+    """Return P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it."""
     unit = _unit_quantiles(_QUANTILES)
     share = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
@@ -77,7 +77,7 @@ def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
 
 
 def quantile_distribution(quantiles: Vector) -> Distribution:
-    """P(x ≤ at) by linear interpolation between quantiles of equal probability."""
+    """Return P(x ≤ at) by linear interpolation between quantiles of equal probability."""
     # One row of quantiles each; the result is clipped at half a step.
     count = quantiles.shape[1]
     rows = np.arange(len(quantiles))
@@ -119,7 +119,7 @@ def _normal_table() -> tuple[Vector, Vector]:
 
 
 def normal_share(z: Vector) -> Vector:
-    """Φ(z) to 1e-6, read off a table."""
+    """Return Φ(z) to 1e-6, read off a table."""
     return np.interp(z, *_normal_table())
 
 

@@ -20,13 +20,13 @@ def smoothing(variance: Array | float) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """1/(1 + exp(-x)), without overflow."""
+    """Return 1/(1 + exp(-x)), without overflow."""
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0, e) / (1.0 + e)
 
 
 def log_sigmoid(x: Array) -> Array:
-    """log(1/(1 + exp(-x))), without overflow or loss for large |x|."""
+    """Return log(1/(1 + exp(-x))), without overflow or loss for large |x|."""
     return np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x)))
 
 
@@ -47,6 +47,6 @@ def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Arra
 
 
 def normal_cdf(z: Array) -> Array:
-    """Φ(z), the distribution function of the standard normal."""
+    """Return Φ(z), the distribution function of the standard normal."""
     erfc = np.vectorize(math.erfc, otypes=[np.float64])
     return np.asarray(0.5 * erfc(-z / math.sqrt(2.0)), dtype=np.float64)

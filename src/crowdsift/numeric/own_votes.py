@@ -84,7 +84,7 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
 
 
 def few_points(values: Values, count: int) -> tuple[Values, Values]:
-    """Points and weights of Gauss for distributions given by points of equal probability."""
+    """Return points and weights of Gauss for distributions given by points of equal probability."""
     # One row a distribution. As many moments as 2·count points can have are kept.
     rows, n = values.shape
     if n <= count:
@@ -123,7 +123,7 @@ class _Cavities(NamedTuple):
 
 
 def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> Values:
-    """`chances_of_sign` of as many pairs as are handled at a time."""
+    """Return `chances_of_sign` of as many pairs as are handled at a time."""
     known = _cavities(mean, variance, votes, effect)
     at, weights = _nodes(known.mean, np.sqrt(known.variance))
     m, v = known.rest_mean[:, None], known.rest_variance[:, None]
@@ -140,7 +140,7 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
 
 
 def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
-    """Nodes and weights of Gauss and Legendre below and above 0, a row per pair."""
+    """Return nodes and weights of Gauss and Legendre below and above 0, a row per pair."""
     # Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
     nodes, weights = _GAUSS
     low, high = mean - _REACH * sd, mean + _REACH * sd
@@ -169,7 +169,7 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
 
 
 def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
-    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote."""
+    """Return logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote."""
     # The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
     pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
     spread = votes.reliability**2 * known.own_variance[:, None]
@@ -205,7 +205,7 @@ def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Va
 
 
 def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
-    """Logarithms of the mean of what single votes are given as; in single precision until then."""
+    """Return logarithms of the mean of what single votes are given as; in single precision until then."""
     k = smoothing(votes.side_variance)
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
     shift = k * (votes.sign[:, None] * votes.side - votes.width)
@@ -220,7 +220,7 @@ def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    """σ, in the precision of x; what is very small counts as σ(-60)."""
+    """Return σ, in the precision of x; what is very small counts as σ(-60)."""
     e = np.negative(x)
     np.minimum(e, e.dtype.type(_FAR), out=e)
     np.exp(e, out=e)

@@ -84,7 +84,7 @@ def within_reach(found: float, before: float) -> float:
 
 
 def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[float, float]:
-    """g(t²), and the information Σ ωτ/D on it beside its prior's, which is 1."""
+    """Return g(t²), and the information Σ ωτ/D on it beside its prior's, which is 1."""
     share = weight / (1.0 + variance * tau)
     information = float(share @ tau)
     return float(share @ nu) / (1.0 + information), information
@@ -100,12 +100,12 @@ def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
 
 
 def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: float) -> float:
-    """Σ ωℓ, with the logarithms of both priors but for constants."""
+    """Return Σ ωℓ, with the logarithms of both priors but for constants."""
     return float(weight @ log_mean(nu, tau, mean, variance)) - 0.5 * (mean**2 + variance)
 
 
 def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | float) -> Vector:
-    """ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
+    """Return ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
     D = 1.0 + variance * tau
     top = variance * nu**2 + 2.0 * mean * nu - mean**2 * tau
     return np.asarray(0.5 * (top / D - np.log(D)), dtype=np.float64)

@@ -79,7 +79,7 @@ def _next_point(bracket: Bracket, truncation: float, reach: float) -> float:
 
 
 def _direction(bracket: Bracket) -> bool:
-    """Whether the function is larger at the upper end."""
+    """Return whether the function is larger at the upper end."""
     low, high = bracket.at_low, bracket.at_high
     if not (low <= 0.0 <= high or high <= 0.0 <= low):
         raise ValueError(f"no bracket of a zero: {low} at {bracket.low}, {high} at {bracket.high}")

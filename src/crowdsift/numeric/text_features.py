@@ -31,7 +31,7 @@ READABILITY = (
 
 
 def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
-    """Signed hashes of character n-grams, one row per text: Σ ±(1 + log count) in `size` columns.
+    """Return signed hashes of character n-grams, one row per text: Σ ±(1 + log count) in `size` columns.
 
     An n-gram belongs to one column and has one sign, both from its hash, so that those that share a column cancel in
     the mean (Weinberger et al. 2009).
@@ -46,7 +46,7 @@ def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
 
 
 def readability(texts: Sequence[str]) -> Vector:
-    """Length of words and sentences, and what else goes with difficulty; see `READABILITY`."""
+    """Return length of words and sentences, and what else goes with difficulty; see `READABILITY`."""
     return np.array([_readability(text) for text in texts]).reshape(-1, len(READABILITY))
 
 
@@ -66,7 +66,7 @@ def _readability(text: str) -> list[float]:
 
 
 def _hashes(text: str) -> NDArray[np.uint64]:
-    """Hashes of all n-grams of the text in small letters, white space as single spaces."""
+    """Return hashes of all n-grams of the text in small letters, white space as single spaces."""
     plain = f" {' '.join(text.lower().split())} "
     codes = np.frombuffer(plain.encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
     parts = []

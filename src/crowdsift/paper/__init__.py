@@ -36,7 +36,7 @@ def experiment(name: str, options: Options) -> Experiment:
 def requested(
     *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None, fetch: bool = False
 ) -> Options:
-    """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given."""
+    """Return options as they were asked for: 10 seeds, 2 of a quick run, or as many as given."""
     if seeds is None:
         seeds = 2 if quick else 10
     return Options(quick, seeds, tune, data, fetch)

@@ -147,7 +147,7 @@ def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | 
 
 
 def _mirror(found: dict[Key, dict[str, Cell]]) -> str:
-    """Whether β and -β at the start give scores of opposite sign."""
+    """Return whether β and -β at the start give scores of opposite sign."""
     lines = []
     for method in _MIRRORED:
         gaps = [

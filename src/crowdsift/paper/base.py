@@ -85,14 +85,14 @@ class Experiment(ABC):
 
     @abstractmethod
     def settings(self) -> list[Setting]:
-        """All pieces of work, in the order in which they are done."""
+        """Return all pieces of work, in the order in which they are done."""
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
         """Return the methods that are run on a setting."""
         return (*EIGHT, DEFAULT)
 
     def cost(self, setting: Setting) -> float:
-        """How long a setting takes, in any unit; for the estimate of the time left."""
+        """Return how long a setting takes, in any unit; for the estimate of the time left."""
         return 1.0
 
     def inputs(self) -> list[Path]:
@@ -141,7 +141,7 @@ class RealExperiment(Experiment):
         return list(self._found)
 
     def inputs(self) -> list[Path]:
-        """Votes and truth."""
+        """Return votes and truth."""
         return list(dict.fromkeys(path for known in self._found.values() for path in known.files))
 
     def data(self, name: str) -> _Read:

@@ -31,7 +31,7 @@ def write(folder: Path, experiment: Experiment, records: list[Record]) -> list[s
 
 
 def content(experiment: Experiment, records: list[Record], page: Page) -> Files:
-    """Tables and figures by file name; seconds, which differ between runs, in a separate file."""
+    """Return tables and figures by file name; seconds, which differ between runs, in a separate file."""
     name = experiment.name
     files: Files = {
         f"{name}.csv": comma_separated([_flat(r, r["figures"]) for r in records]),
@@ -77,7 +77,7 @@ def _revisions(records: list[Record]) -> str:
 
 
 def fits_wanted(experiment: Experiment) -> int:
-    """How many fits a finished run has."""
+    """Return how many fits a finished run has."""
     return sum(len(experiment.methods(setting)) for setting in experiment.settings())
 
 
@@ -91,7 +91,7 @@ def share(value: float) -> str:
 
 
 def beside(ours: float, theirs: float | None, far: bool | None = None, best: bool = False) -> str:
-    """Our figure, the published one and the difference; ‡ marks a difference that is not chance."""
+    """Return our figure, the published one and the difference; ‡ marks a difference that is not chance."""
     text = share(ours)
     if best:
         text = f"**{text}**"
@@ -131,7 +131,7 @@ def figure_link(name: str, title: str) -> str:
 
 
 def comma_separated(rows: Sequence[dict[str, Any]]) -> str:
-    """CSV with six digits, the columns in the order in which they first appear."""
+    """Return CSV with six digits, the columns in the order in which they first appear."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -62,7 +62,7 @@ def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
 
 
 def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
-    """How many seeds stand behind the means of each method, and how far chance moves these."""
+    """Return how many seeds stand behind the means of each method, and how far chance moves these."""
     by_text: dict[str, list[str]] = {}
     for method in dict.fromkeys(name for methods in found.values() for name in methods):
         mine = [methods[method] for methods in found.values() if method in methods]
@@ -167,7 +167,7 @@ class Published:
         self._rows = {(tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows or []}
 
     def figure(self, key: Key, method: str, metric: str) -> tuple[float, float] | None:
-        """Mean and standard deviation (NaN where none was published)."""
+        """Return mean and standard deviation (NaN where none was published)."""
         row = self._rows.get((tuple(str(part) for part in key), method))
         name = _METRICS[metric]
         if row is None or not row[name]:
@@ -180,7 +180,7 @@ class Published:
         return None if found is None else found[0]
 
     def distance(self, key: Key, method: str, cell: Cell, metric: str = "accuracy") -> float:
-        """Our mean minus the published one, in standard errors of the difference."""
+        """Return our mean minus the published one, in standard errors of the difference."""
         theirs = self.figure(key, method, metric)
         if theirs is None:
             return math.nan

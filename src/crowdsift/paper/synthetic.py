@@ -76,7 +76,7 @@ _VARIED = {"items": 0, "workers": 1, "comparisons": 2}
 
 
 def distinct_settings() -> list[tuple[str, int, int, int]]:
-    """Range of reliabilities, items, workers and comparisons of every point, sorted."""
+    """Return range of reliabilities, items, workers and comparisons of every point, sorted."""
     points = {point for sweep in SWEEPS.values() for point in sweep}
     return sorted((beta, *point) for beta in RANGES for point in points)
 
@@ -109,7 +109,7 @@ class Synthetic(Experiment):
         return (*EIGHT, DEFAULT, ORACLE)
 
     def cost(self, setting: Setting) -> float:
-        """Seconds, roughly: the items' linear algebra, the workers, the votes."""
+        """Return seconds, roughly: the items' linear algebra, the workers, the votes."""
         return float(0.5 + setting["items"] / 200 + setting["workers"] / 800 + setting["comparisons"] / 4e4)
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
@@ -167,7 +167,7 @@ def judged_by(key: Key, metric: str = "accuracy") -> str:
 
 
 def _agreement(found: dict[Key, dict[str, Cell]], published: Published) -> str:
-    """How often the published mean is within two standard errors, method by method."""
+    """Return how often the published mean is within two standard errors, method by method."""
     if not published.there:
         return MISSING
     rows = []

@@ -293,7 +293,7 @@ def worker_table(fitted: FitBuilder) -> Table:
 
 
 def _reliability_limits(result: WorkerEstimate, reliability: Vector, level: float) -> tuple[Vector, Vector]:
-    """Limits from the posterior where there is one; a wider interval holds that of 90 %."""
+    """Return limits from the posterior where there is one; a wider interval holds that of 90 %."""
     low, high = result.reliability_lower, result.reliability_upper
     if low is None or high is None:
         return limits(reliability, result.reliability_sd, level)

@@ -30,7 +30,7 @@ FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
 def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """`item_features` of the summary: how much features say, and what that is worth."""
+    """Return `item_features` of the summary: how much features say, and what that is worth."""
     found, given = fitted.estimate.features, fitted.votes.item_features
     if given is None:
         return {}
@@ -85,7 +85,7 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
 
 
 def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Table:
-    """Scores of items by their features alone: item, score, lower, upper."""
+    """Return scores of items by their features alone: item, score, lower, upper."""
     if found is None:
         raise RequestError(
             "this fit has no features of items that say anything of scores; fit "
@@ -130,7 +130,7 @@ def head_bytes(found: FeatureEstimate) -> bytes:
 
 
 def features_bytes(found: FeatureEstimate) -> bytes:
-    """All that scores of further items need, for the folder of a fit."""
+    """Return all that scores of further items need, for the folder of a fit."""
     tensors: dict[str, NDArray[Any]] = {
         "shares": found.shares,
         "mean": found.weights.mean,
@@ -193,7 +193,7 @@ COEFFICIENTS = "coefficients.csv"
 
 
 def coefficient_table(fitted: FitBuilder) -> Table | None:
-    """Worker, covariate, coefficient and its limits; None where votes have no covariates."""
+    """Return worker, covariate, coefficient and its limits; None where votes have no covariates."""
     found = fitted.estimate.covariates
     if found is None:
         return None
@@ -213,7 +213,7 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
 
 
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """`covariates` of the summary: of each whether it is used, its evidence, and the crowd's."""
+    """Return `covariates` of the summary: of each whether it is used, its evidence, and the crowd's."""
     found = fitted.estimate.covariates
     if found is None:
         return {}

@@ -273,7 +273,7 @@ class Fit:
     def predict(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
     ) -> float | NDArray[np.float64]:
-        """Probability that a worker prefers `first` to `second`.
+        """Return probability that a worker prefers `first` to `second`.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Fit:
         return float(result[0]) if query.single else result
 
     def predict_outcomes(self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error") -> Any:
-        """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
+        """Return probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
         The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`. A method with ties as
         a separate outcome gives its own probabilities. For the others, where it counts as half a win, the tie has the
@@ -331,7 +331,7 @@ class Fit:
         return self._native(Table(dict(zip(("win", "tie", "loss"), result, strict=True))))
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
-        """Probability that `first` is truly better than `second`, given all votes.
+        """Return probability that `first` is truly better than `second`, given all votes.
 
         Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes come in. Labels must be
         of one component; sequences of labels give an array. Of items that were compared with each other sift takes
@@ -354,7 +354,7 @@ class Fit:
         return float(result[0]) if single else result
 
     def difference(self, first: Any, second: Any) -> Any:
-        """How far `first` is above `second`, with an interval: difference, lower, upper.
+        """Return how far `first` is above `second`, with an interval: difference, lower, upper.
 
         Labels must be of one component; sequences of labels give a row per pair. On the scales elo and logit the
         difference is in their units, else in those of the method.
@@ -408,7 +408,7 @@ class Fit:
         save(self, directory)
 
     def to_pandas(self) -> Frames:
-        """Items and workers as frames of pandas.
+        """Return items and workers as frames of pandas.
 
         Examples
         --------
@@ -420,11 +420,11 @@ class Fit:
         return self._frames("pandas")
 
     def to_polars(self) -> Frames:
-        """Items and workers as frames of polars."""
+        """Return items and workers as frames of polars."""
         return self._frames("polars")
 
     def to_arrow(self) -> Frames:
-        """Items and workers as tables of PyArrow."""
+        """Return items and workers as tables of PyArrow."""
         return self._frames("pyarrow")
 
     def hide_workers(self, key: str | os.PathLike[str] | None = None) -> Fit:
@@ -479,7 +479,7 @@ class Fit:
         return Frames(*(table.to_frame(backend) for table in tables))
 
     def to_json(self) -> dict[str, Any]:
-        """Summary, items and workers as plain lists and dictionaries; `overall` where it is.
+        """Return summary, items and workers as plain lists and dictionaries; `overall` where it is.
 
         Examples
         --------
@@ -591,7 +591,7 @@ class Fit:
         return first_place(self, level)
 
     def win_matrix(self) -> Any:
-        """Probability that a worker of the crowd prefers the row's item to the column's.
+        """Return probability that a worker of the crowd prefers the row's item to the column's.
 
         Rows and columns are those of `items`; NaN between components. As `predict` says it. An array; where frames went
         in a frame with labels: those of rows in its index (pandas), or in the column item.
@@ -648,7 +648,7 @@ class Fit:
         return robustness(self, neighbours=neighbours, gold=gold, threads=threads)
 
     def statistics(self, *, halves: int = 0, gold: Any = None, threads: int | None = None) -> FitStatistics:
-        """Separation, agreement, misfitting workers and items, intransitive triads.
+        """Return separation, agreement, misfitting workers and items, intransitive triads.
 
         Parameters
         ----------

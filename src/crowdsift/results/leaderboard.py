@@ -62,7 +62,7 @@ def write_leaderboard(fit: Fit, path: str | os.PathLike[str]) -> None:
 
 
 def form_of(path: str | os.PathLike[str]) -> str:
-    """Markdown, LaTeX or CSV, by the ending of a name."""
+    """Return Markdown, LaTeX or CSV, by the ending of a name."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         raise RequestError(f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as {ending!r}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_sequence(value: Any) -> bool:
-    """Whether many labels are meant: a text or a tuple is one label, as it can be a label."""
+    """Return whether many labels are meant: a text or a tuple is one label, as it can be a label."""
     if isinstance(value, str | bytes | tuple):
         return False
     return hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0

@@ -24,14 +24,14 @@ _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
 def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Items by component, then from the best to the worst; equal scores as they come."""
+    """Return items by component, then from the best to the worst; equal scores as they come."""
     if component.any():
         return np.lexsort((-scores, component))
     return np.argsort(-scores, kind="stable")
 
 
 def ranks(scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
-    """Ranks from 1 (the best) within every component; equal scores share the better rank."""
+    """Return ranks from 1 (the best) within every component; equal scores share the better rank."""
     # `order` is that of `table_order`, where it is known.
     if order is None:
         order = table_order(scores, component)
@@ -54,7 +54,7 @@ def rank_limits(
     seed: int = 0,
     level: float = LEVEL,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Limits of the interval of every item's rank within its component."""
+    """Return limits of the interval of every item's rank within its component."""
     # Of components in `blocks` from their joint posterior: in closed form for two items, else from the ranks of samples
     # in pairs of opposite errors. The others are large; there independent errors are close, and ranks are counted, see
     # `_counted_limits`. An interval always holds the rank of the score itself.
@@ -83,7 +83,7 @@ def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[
 
 
 def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tuple[NDArray[np.int64], ...]:
-    """Limits of ranks in components of one size, from samples: the same noise for each of them."""
+    """Return limits of ranks in components of one size, from samples: the same noise for each of them."""
     n, k = scores.shape
     noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k), dtype=np.float32)
     places = _places(2 * len(noise), level)
@@ -100,7 +100,7 @@ def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tupl
 
 
 def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Ranks from 1 along the last axis: of few items by counting those above, else by sorting."""
+    """Return ranks from 1 along the last axis: of few items by counting those above, else by sorting."""
     k = drawn.shape[2]
     if k <= _FEW:
         rank = np.ones(drawn.shape, np.int16)
@@ -140,7 +140,7 @@ def _places(count: int, level: float) -> tuple[int, int]:
 def _counted_limits(
     scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Limits of ranks for independent errors, from how many items are expected above a score."""
+    """Return limits of ranks for independent errors, from how many items are expected above a score."""
     # With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take s² = Σ_j P(1 - P). Its own
     # error moves x between the limits of its score; the two add up as squares. N and s² are read off a table over x,
     # made of items binned by score and error.
@@ -161,7 +161,7 @@ def _counted_limits(
 
 
 def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
-    """Σ_j P(r_j > x) and the variance of that count, on a grid of x."""
+    """Return Σ_j P(r_j > x) and the variance of that count, on a grid of x."""
     edges = np.linspace(mean.min(), mean.max() + 1e-9, _SCORE_BINS + 1)
     errors = np.quantile(sd, np.linspace(0.0, 1.0, _ERROR_BINS + 1)[1:-1])
     cell = np.searchsorted(edges[1:-1], mean) * _ERROR_BINS + np.searchsorted(errors, sd)

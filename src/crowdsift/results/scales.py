@@ -78,7 +78,7 @@ def typical_reliability(fit: Fit) -> float:
 
 
 def slope_of(fit: Fit) -> float:
-    """Logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
+    """Return logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
     model, step = model_of(fit), np.array([_STEP, -_STEP])
     typical = np.full(2, typical_reliability(fit))
     up, down = model.probability(step, typical)
@@ -86,7 +86,7 @@ def slope_of(fit: Fit) -> float:
 
 
 def is_scaled(scale: Any, anchor: Any) -> bool:
-    """Whether anything but the standard scale is asked for, or something that is no scale."""
+    """Return whether anything but the standard scale is asked for, or something that is no scale."""
     plain = isinstance(scale, str) and scale == "standard"
     return not plain or not (anchor is None or (isinstance(anchor, Mapping) and not anchor))
 
@@ -161,7 +161,7 @@ def with_own_scale(fit: Fit) -> Table:
 
 
 def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
-    """Limits of scores of the method's own on the scale of the fit, row by row."""
+    """Return limits of scores of the method's own on the scale of the fit, row by row."""
     scale = fit.summary.get("scale") or "standard"
     if fit.shown is None:
         return values
@@ -221,7 +221,7 @@ def unscaled_fields(fit: Fit, why: str) -> dict[str, Any]:
 
 
 def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
-    """Scores or limits as shares of wins against the others, who stay where they are."""
+    """Return scores or limits as shares of wins against the others, who stay where they are."""
     table, model = fit.item_table, model_of(fit)
     reliability = typical_reliability(fit)
     component = table["component"].astype(np.int64)
@@ -236,7 +236,7 @@ def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
 
 
 def _against(at: Vector, score: Vector, model: Model, reliability: float) -> Vector:
-    """Mean probability of winning against all other items, of items that were at `at`."""
+    """Return mean probability of winning against all other items, of items that were at `at`."""
     others = len(score) - 1
     if not others:
         return np.full(len(at), 0.5)

@@ -90,7 +90,7 @@ def order_probability(
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> float:
-    """Probability that a random pair of one component is in the right order, up to the sign."""
+    """Return probability that a random pair of one component is in the right order, up to the sign."""
     # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives the variances of
     # differences.
     k = len(scores)
@@ -116,7 +116,7 @@ def order_probability(
 
 
 def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
-    """How many gold pairs settle the sign: their majority is right with this confidence."""
+    """Return how many gold pairs settle the sign: their majority is right with this confidence."""
     # Each agrees with the scores of the right sign with probability q, independently, so this is the smallest odd n
     # with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the order itself is then so uncertain that
     # votes are needed first.

@@ -257,7 +257,7 @@ def no_information_diagnostic(workers: int) -> Diagnostic:
 
 
 def advice_to_repeat_pairs(workers: int) -> str:
-    """How many pairs, judged again by another worker, would be informative about workers."""
+    """Return how many pairs, judged again by another worker, would be informative about workers."""
     # Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and d ~ N(0, 2); two who
     # click at random on every second one. A pair distinguishes the two by the Kullback-Leibler divergence of q from one
     # half, on average; 3 nats are taken as enough. A pair judged by two workers is evidence about both.
@@ -369,7 +369,7 @@ def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
 
 
 def _found(fitted: FitBuilder) -> tuple[float, float] | None:
-    """Mean and standard deviation of γ."""
+    """Return mean and standard deviation of γ."""
     votes, result = fitted.votes, fitted.estimate.workers
     if fitted.estimate.crowd_side is not None:
         return fitted.estimate.crowd_side

@@ -108,7 +108,7 @@ def _shown(value: Any) -> str:
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers; anything else as it is."""
+    """Return whole numbers as integers; anything else as it is."""
     small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
     if len(values) and small and (values == np.round(values)).all():
         return values.astype(np.int64)
@@ -116,7 +116,7 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _plain(column: NDArray[Any]) -> list[Any]:
-    """Python values, None for NaN."""
+    """Return Python values, None for NaN."""
     values = column.tolist()
     if column.dtype.kind == "f":
         return [None if value != value else value for value in values]
@@ -141,6 +141,6 @@ def _cell(value: Any) -> str:
 
 
 def _alike(values: list[Any]) -> list[Any]:
-    """Values of one type as they are, of several types as text: a frame's column has one type."""
+    """Return values of one type as they are, of several types as text: a frame's column has one type."""
     kinds = {type(value) for value in values if value is not None}
     return values if len(kinds) < 2 else [None if v is None else str(v) for v in values]

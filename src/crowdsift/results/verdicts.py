@@ -420,7 +420,7 @@ class _Laplacians:
     def without(
         self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
     ) -> tuple[Vector, NDArray[np.bool_]]:
-        """Λ - Λ_s of components of one size, and what others' votes connect."""
+        """Return Λ - Λ_s of components of one size, and what others' votes connect."""
         k = int(self._sizes[which[0]])
         each, row = np.unique(which, return_inverse=True)
         begin = self._start[each][:, None] + np.arange(k * k)

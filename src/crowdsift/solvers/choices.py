@@ -34,7 +34,7 @@ class ChoiceObjective:
         return float(self._choices.weight @ self._choices.probabilities(x)[1])
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient at x."""
+        """Return value and gradient at x."""
         self._p, logs = self._choices.probabilities(x)
         chosen = np.zeros(len(self._p))
         chosen[self._choices.offsets[:-1]] = 1.0
@@ -86,7 +86,7 @@ class ChoiceObjective:
         return self._to_items(self._weight * self._p * (along - mean[self._choice]))
 
     def _to_items(self, values: Vector) -> Vector:
-        """Σ over alternatives of their values times x_a."""
+        """Return Σ over alternatives of their values times x_a."""
         minus = self._choices.minus
         held = minus >= 0
         total = np.bincount(self._choices.plus, values, self._n)

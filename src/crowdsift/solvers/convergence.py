@@ -28,7 +28,7 @@ class StoppingRule:
         return len(self.history)
 
     def begin(self, value: float) -> bool:
-        """Whether the start is already good enough, which counts no iteration."""
+        """Return whether the start is already good enough, which counts no iteration."""
         self.converged = value <= self.tolerance
         return self.converged
 

@@ -86,7 +86,7 @@ class WorkerElimination:
         return self._at.curvature.value
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient of F."""
+        """Return value and gradient of F."""
         if self._left is not None and self._left.is_at(x, self.worker_penalty, self.hold_workers):
             self._last = self._left  # a step was taken back
         else:
@@ -94,7 +94,7 @@ class WorkerElimination:
         return self._last.value, self._last.gradient
 
     def _evaluated(self, x: Vector) -> _Point:
-        """F, its gradient and curvature at x, the workers at their optimum unless held."""
+        """Return F, its gradient and curvature at x, the workers at their optimum unless held."""
         theta = self.theta
         if not self.hold_workers:
             steepest = 0.0 if self._last is None else float(np.abs(self._last.gradient).max())
@@ -154,12 +154,12 @@ class WorkerElimination:
         return self._at.curvature.hessian.reduced(None)
 
     def worker_variances(self) -> Vector:
-        """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
+        """Return diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
         blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
 
     def _inverse_blocks(self) -> Vector:
-        """D⁻¹, zero for workers that are held or at a bound."""
+        """Return D⁻¹, zero for workers that are held or at a bound."""
         blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         if self.hold_workers:
             return np.zeros_like(blocks)
@@ -193,7 +193,7 @@ def minimise_eliminated(
 
 
 def _by_em(objective: WorkerElimination, scores: Vector, rule: StoppingRule) -> Vector:
-    """Scores after steps of EM, the first with all workers alike, as long as F falls."""
+    """Return scores after steps of EM, the first with all workers alike, as long as F falls."""
     best, lowest = scores, np.inf
     for number in range(min(_EM_STEPS, rule.most) + 1):
         value, gradient = objective.evaluate(scores)

@@ -52,13 +52,13 @@ class Objective(Protocol):
     """A function to be minimised; steps refer to the point of the last `evaluate`."""
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient at x."""
+        """Return value and gradient at x."""
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """Return a step by the quadratic model, solved to a relative tolerance."""
 
     def workers(self) -> Vector | None:
-        """Parameters of workers at the last point stepped from, where there are any."""
+        """Return parameters of workers at the last point stepped from, where there are any."""
 
 
 def minimise(
@@ -105,7 +105,7 @@ def _iterate(scores: Vector, workers: Vector | None) -> dict[str, Vector]:
 
 
 def _forcing(gradient: Vector, missing: float) -> float:
-    """How closely to solve for a step: at Newton's pace, or for the end where it is near."""
+    """Return how closely to solve for a step: at Newton's pace, or for the end where it is near."""
     # `missing` is the tolerance over the measure now.
     pace = float(np.sqrt(np.linalg.norm(gradient) / len(gradient)))
     end = 0.1 * missing

@@ -77,7 +77,7 @@ class SlopeScale(NamedTuple):
         return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
 
     def is_near_best(self, square: float, t: float, within: float) -> bool:
-        """Whether a t that costs least is so near to this one: two evaluations tell."""
+        """Return whether a t that costs least is so near to this one: two evaluations tell."""
         rise = self._rise(square)
         return t > within and rise(np.log(t - within)) <= 0.0 <= rise(np.log(t + within))
 
@@ -103,7 +103,7 @@ class SlopeScale(NamedTuple):
         return slopes
 
     def _information(self) -> Vector:
-        """h, the information of the votes on a slope."""
+        """Return h, the information of the votes on a slope."""
         return np.maximum(self.curvature - self.precision, 0.0)
 
     def _prior_gradient(self) -> Vector:
@@ -148,7 +148,7 @@ class CommonSlope:
         return self._at
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
+        """Return value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
         resolution, least = self._resolution, 0.1 * self._tolerance
         self._look(x, resolution)
         if resolution > least and self._largest <= self._tolerance:
@@ -194,7 +194,7 @@ class CommonSlope:
         out += sums[self._component]
 
     def first_scores(self) -> Vector:
-        """Scores to start from: one step from 0, which is linear in the shares of votes, bent."""
+        """Return scores to start from: one step from 0, which is linear in the shares of votes, bent."""
         # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of score 0; the logit
         # of that share is closer where it is far from one half.
         self.evaluate(np.zeros(len(self._x)))
@@ -210,7 +210,7 @@ class CommonSlope:
         return self.at
 
     def largest_step(self, gradient: Vector) -> float:
-        """How far the gradient would move a score by itself: a measure that knows no weights."""
+        """Return how far the gradient would move a score by itself: a measure that knows no weights."""
         if gradient is self._gradient:
             return self._largest
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))

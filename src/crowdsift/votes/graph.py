@@ -37,7 +37,7 @@ def pair_codes(first: NDArray[np.integer], second: NDArray[np.integer], n_items:
 
 
 def for_lower(first: NDArray[np.integer], second: NDArray[np.integer], values: NDArray[Any]) -> NDArray[Any]:
-    """Outcomes or probabilities of the first item as those of the item of the lower code."""
+    """Return outcomes or probabilities of the first item as those of the item of the lower code."""
     return np.where(first > second, 1.0 - values, values)
 
 

@@ -41,7 +41,7 @@ def key_of(label: Any) -> Any:
 
 
 def is_empty(label: Any) -> bool:
-    """Whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character."""
+    """Return whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character."""
     if isinstance(label, str | bytes):
         return not label.strip()
     if label is None:
@@ -93,7 +93,7 @@ def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
 
 
 def context_codes(items: Iterable[Any]) -> dict[Any, int]:
-    """Numbers of the contexts of items (context, item), in their order, by key."""
+    """Return numbers of the contexts of items (context, item), in their order, by key."""
     codes: dict[Any, int] = {}
     for label in items:
         codes.setdefault(key_of(label[0]), len(codes))
@@ -150,7 +150,7 @@ def merge(
 
 
 def _values(column: NDArray[Any]) -> list[Any]:
-    """Python values; dates as dates, where NumPy would give numbers of nanoseconds."""
+    """Return Python values; dates as dates, where NumPy would give numbers of nanoseconds."""
     values: list[Any]
     if column.dtype.kind not in "mM":
         values = column.tolist()
@@ -220,6 +220,6 @@ def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int
 
 
 def _texts(label: Any) -> tuple[str, ...]:
-    """How a label may be written in a text file: 7.0 also as 7."""
+    """Return how a label may be written in a text file: 7.0 also as 7."""
     whole = isinstance(label, float) and label.is_integer()
     return (str(label), str(int(label))) if whole else (str(label),)

@@ -34,19 +34,19 @@ class Outcomes(NamedTuple):
 
 
 def half_win(share: Values, rate: Values) -> Outcomes:
-    """Outcomes of a method without ties: a tie at the worker's rate, the rest by its share."""
+    """Return outcomes of a method without ties: a tie at the worker's rate, the rest by its share."""
     share, rate = np.broadcast_arrays(share, rate)
     return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
 
 
 def rao_kupper(advantage: Values, width: Values) -> Outcomes:
-    """Outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
+    """Return outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
     win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
 
 
 def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
-    """Outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance)."""
+    """Return outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance)."""
     # σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
     k = smoothing(np.asarray(variance))
     there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))

@@ -30,7 +30,7 @@ def one_line(label: str) -> str:
 
 
 def is_cut(label: Any) -> bool:
-    """Whether a label is that of a long text."""
+    """Return whether a label is that of a long text."""
     whole = isinstance(label, str) and len(label) == BEGINNING + len(MARK) + HASH
     return whole and label[BEGINNING:].startswith(MARK)
 

@@ -162,7 +162,7 @@ class CpuSites:
 
 
 def _priors(own: WorkerPriors | None) -> _Priors:
-    """Priors of workers' own as the core takes them."""
+    """Return priors of workers' own as the core takes them."""
     if own is None:
         return None
     return vector(own.masses), vector(own.side_mean), vector(own.side_variance)
@@ -401,7 +401,7 @@ class CpuDimensions:
         ties: bool,
         part: int,
     ) -> tuple[float, float]:
-        """Predictions of votes; see the protocol."""
+        """Return predictions of votes; see the protocol."""
         self._votes.counter.passes += 1
         return self._votes.core.dimension_loss(
             vector(positions),
@@ -417,7 +417,7 @@ class CpuDimensions:
     def class_evidence(
         self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector, ties: bool
     ) -> Vector:
-        """Evidence of classes; see the protocol."""
+        """Return evidence of classes; see the protocol."""
         self._votes.counter.passes += 1
         return self._votes.core.dimension_classes(
             vector(positions),
@@ -432,7 +432,7 @@ class CpuDimensions:
     def response(
         self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
     ) -> Vector:
-        """Curvature with weights eliminated; see the protocol."""
+        """Return curvature with weights eliminated; see the protocol."""
         self._votes.counter.passes += 1
         none = np.zeros((*positions.shape, positions.shape[1]))
         return self._votes.core.dimension_response(

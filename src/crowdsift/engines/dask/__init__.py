@@ -92,7 +92,7 @@ def engine(
     shards: int | None = None,
     needs: str = "grid",
 ) -> DaskEngine:
-    """Shards on a cluster: that of a scheduler, or processes of this machine."""
+    """Return shards on a cluster: that of a scheduler, or processes of this machine."""
     # `shards`: how many; one a worker process by default, with all threads of it. The same number of shards, of as many
     # threads, gives the same bytes, however many processes there are; `needs`: the capability that will be used; pairs
     # that several shards have matter to "grid" only.
@@ -143,7 +143,7 @@ def _share(link: DaskMap, n_items: int, rows: int, needs: str) -> tuple[list[Any
 
 
 def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) -> Any:
-    """Parquet read by the workers: a folder, a pattern, an fsspec address; None for other votes.
+    """Return Parquet read by the workers: a folder, a pattern, an fsspec address; None for other votes.
 
     A path that this machine does not see is one that the workers see.
     """
@@ -174,7 +174,7 @@ def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) 
 
 
 def _for_workers(address: str, options: ReadOptions, scheduler: str | None) -> bool:
-    """Whether a path is one of Parquet files that workers can read."""
+    """Return whether a path is one of Parquet files that workers can read."""
     if find_spec("distributed") is None or not is_plain(options) or address == "-":
         return False
     path = os.path.expanduser(address)

@@ -78,7 +78,7 @@ class Session:
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def threads(self, shards: int) -> int:
-        """How many threads a shard may use: all of its worker, where that has no other shard."""
+        """Return how many threads a shard may use: all of its worker, where that has no other shard."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         if shards > len(workers):
             return 1

@@ -177,7 +177,7 @@ class DaskMap:
         return [found["answer"] for found in self._client.sync(every)]
 
     def gathers(self, parts: Sequence[Remote]) -> bool:
-        """Whether fetching all pairs of a Laplacian once is cheaper than many products there."""
+        """Return whether fetching all pairs of a Laplacian once is cheaper than many products there."""
         rows = sum(shard.recipe.rows for shard in self.shards)
         return rows <= _FEW_ROWS and all(part.laplacian for part in parts)
 

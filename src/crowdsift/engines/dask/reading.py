@@ -239,7 +239,7 @@ class FileShards:
         return [[submit(operator.getitem, each, at, pure=False) for each in read] for at in range(len(own))]
 
     async def _held(self, at: int, blocks: list[Any]) -> Any:
-        """Offsets of a shard and rows by file, on its worker or, where that is lost, on another."""
+        """Return offsets of a shard and rows by file, on its worker or, where that is lost, on another."""
         for _ in range(_TRIALS):
             try:
                 return await self._hold(at, self.workers[at], blocks)
@@ -286,7 +286,7 @@ class FileShards:
 
 
 def cluster_votes(session: Session, address: str, options: dict[str, Any], shards: int | None) -> Comparisons:
-    """Votes in files, read by the workers of a cluster and held by them."""
+    """Return votes in files, read by the workers of a cluster and held by them."""
     if "://" not in address:
         address = os.path.abspath(os.path.expanduser(address))
     made = FileShards(session, [], options)

@@ -295,7 +295,7 @@ class _MStep:
 
 
 def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-    """n·E[ω] of every vote; log-likelihood and Σ n·E[ω]."""
+    """Return n·E[ω] of every vote; log-likelihood and Σ n·E[ω]."""
     omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
     count = triton.cdiv(len(votes), _VOTES)
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)

@@ -97,7 +97,7 @@ class TorchLikelihood:
     def _problems(
         self, likelihood: str, r: Tensor, theta: Tensor, centre: Tensor, penalty: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Value, gradient and Hessian of every worker's own problem."""
+        """Return value, gradient and Hessian of every worker's own problem."""
         n = self._votes.n.to(torch.float64)
         at, drift = self._at(likelihood, r, theta), theta - centre
         value = 0.5 * penalty * (drift * drift).sum(dim=1) - self._to_workers(n * at.value)
@@ -108,7 +108,7 @@ class TorchLikelihood:
 
 
 def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """|H + damping|⁻¹ slope of every worker, eigenvalues taken as positive."""
+    """Return |H + damping|⁻¹ slope of every worker, eigenvalues taken as positive."""
     if hessian.shape[1] == 1:
         size = hessian[:, :, 0].abs().clamp(min=1e-8) + damping[:, None]
         return slope / size

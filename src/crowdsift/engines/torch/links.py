@@ -35,7 +35,7 @@ def logistic(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _probit(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """y·log Φ(z) + (1 - y)·log Φ(-z), and its derivatives in z."""
+    """Return y·log Φ(z) + (1 - y)·log Φ(-z), and its derivatives in z."""
     (log_up, up), (log_down, down) = _normal_tail(z), _normal_tail(-z)
     first = y * up - (1.0 - y) * down
     second = -y * up * (z + up) - (1.0 - y) * down * (down - z)
@@ -54,7 +54,7 @@ def _normal_tail(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _scaled(link: Link, scale: float) -> Likelihood:
-    """ℓ = link(scale·t·d)."""
+    """Return ℓ = link(scale·t·d)."""
 
     def likelihood(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
         t = theta[:, 0]
@@ -69,14 +69,14 @@ def _scaled(link: Link, scale: float) -> Likelihood:
 
 
 def _shifted_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
-    """P = σ(d + t·x)."""
+    """Return P = σ(d + t·x)."""
     value, first, second = logistic(d + (theta * x).sum(dim=1), y)
     outer = x[:, :, None] * x[:, None, :]
     return Derivatives(value, first, second, first[:, None] * x, second[:, None] * x, second[:, None, None] * outer)
 
 
 def _flipped_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
-    """P = t·σ(d) + (1 - t)·σ(-d)."""
+    """Return P = t·σ(d) + (1 - t)·σ(-d)."""
     t, up, down = theta[:, 0], torch.sigmoid(d), torch.sigmoid(-d)
     bump = up * down
     return _of_probability(
@@ -95,7 +95,7 @@ def _flipped_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivative
 
 
 def _led_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
-    """P = σ(t₀)·σ(d) + σ(-t₀)·σ(t₁·x)."""
+    """Return P = σ(t₀)·σ(d) + σ(-t₀)·σ(t₁·x)."""
     skill, lapse = torch.sigmoid(theta[:, 0]), torch.sigmoid(-theta[:, 0])
     lead = (theta[:, 1:] * x).sum(dim=1)
     up, down, left, right = (torch.sigmoid(z) for z in (d, -d, lead, -lead))
@@ -116,7 +116,7 @@ def _led_logit(d: Tensor, theta: Tensor, x: Tensor, y: Tensor) -> Derivatives:
 
 
 def _of_probability(y: Tensor, p: Tensor, q: Tensor, of: Derivatives) -> Derivatives:
-    """y·log P + (1 - y)·log Q, Q = 1 - P, from the derivatives of P, by the chain rule."""
+    """Return y·log P + (1 - y)·log Q, Q = 1 - P, from the derivatives of P, by the chain rule."""
     first = y / p - (1 - y) / q
     second = -y / p**2 - (1 - y) / q**2
     return Derivatives(

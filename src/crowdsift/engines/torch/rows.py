@@ -130,13 +130,13 @@ class SiteRows:
         return Chunks(worker, begin, end, int(each.max()) if len(each) else 0, bounds)
 
     def side(self, rows: slice, before_gold: int) -> Tensor:
-        """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
+        """Return +1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
         x = torch.where(self.kind[rows] == -1, -1.0, 1.0)
         return torch.where(self.worker[rows] < before_gold, x, 0.0).to(torch.float64)
 
 
 def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
-    """Pairs by the range of the higher item, then the lower item, then the place in the range."""
+    """Return pairs by the range of the higher item, then the lower item, then the place in the range."""
     low, high = torch.minimum(one, two).to(torch.int64), torch.maximum(one, two)
     found: Tensor = low.add_(torch.div(high, near, rounding_mode="floor"), alpha=n_items)
     return found.mul_(near).add_(high % near)

@@ -68,7 +68,7 @@ def _quantiles(x: Tensor, mass: Tensor, levels: Tensor, held: Tensor) -> Tensor:
 
 
 def _posteriors(types: TypeState, prior: Vector) -> Iterator[tuple[Tensor, Tensor]]:
-    """Reliabilities and their masses, of some workers at a time."""
+    """Yield reliabilities and their masses, of some workers at a time."""
     count, n_types = types.messages.shape
     workers = torch.arange(count, device=types.messages.device)
     each = max(_NUMBERS // n_types, 1)
@@ -150,7 +150,7 @@ class TorchSites:
         return TypePosteriors(to_host(self._types.reliabilities(numbers)), to_host(masses))
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
-        """Quantiles of posteriors over types, where there are many of them."""
+        """Return quantiles of posteriors over types, where there are many of them."""
         return quantiles(points, masses, levels, atom, self._votes.device)
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
@@ -295,7 +295,7 @@ class TorchSites:
         return sums[0], sums[1]
 
     def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:
-        """Priors of all workers, gold included, where they have their own."""
+        """Return priors of all workers, gold included, where they have their own."""
         if own is None:
             return None
         common = self._votes.numbers(prior).expand(self._votes.n_gold, -1)

@@ -142,7 +142,7 @@ class CountRoom:
         self._recorded = Recorded(work, device)
 
     def holds(self, matrices: TypeMatrices) -> bool:
-        """Whether these are in the room."""
+        """Return whether these are in the room."""
         return self._owner is not None and self._owner() is matrices
 
     def take(self, matrices: TypeMatrices) -> None:
@@ -150,7 +150,7 @@ class CountRoom:
         self._owner = ref(matrices)
 
     def counts(self, prior: Vector) -> Vector:
-        """Σ_s q_s(t) over the workers, of the matrices that are there."""
+        """Return Σ_s q_s(t) over the workers, of the matrices that are there."""
         here: Vector = self._here.numpy()
         here[0] = prior
         self._prior.copy_(self._here[0], non_blocking=True)
@@ -241,7 +241,7 @@ class TypeMatrices:
             self._fill()
 
     def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
-        """Σ_s q_s(t) over workers marked 1."""
+        """Return Σ_s q_s(t) over workers marked 1."""
         self._restore()
         shape = _programs(self._shape[0]), self._shape[1]
         partial = torch.empty(shape, dtype=torch.float64, device=prior.device)

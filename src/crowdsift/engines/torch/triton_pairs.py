@@ -156,14 +156,14 @@ def _sweep(
 
 
 def laplacian_product(low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool) -> Tensor:
-    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are together."""
+    """Return Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are together."""
     sums = torch.zeros(len(v), dtype=torch.int64, device=v.device)
     _launch(_flow, len(weight), low, high, weight, v, scale.up, sums, DIAGONAL=False, RUNS=runs)
     return scale.values(sums)
 
 
 def laplacian_diagonal(low: Tensor, high: Tensor, weight: Tensor, n_items: int, scale: FixedPoint) -> Tensor:
-    """Weights added up by item."""
+    """Return weights added up by item."""
     sums = torch.zeros(n_items, dtype=torch.int64, device=weight.device)
     given = low, high, weight, weight, scale.up, sums
     _launch(_flow, len(weight), *given, DIAGONAL=True, RUNS=False)
@@ -173,7 +173,7 @@ def laplacian_diagonal(low: Tensor, high: Tensor, weight: Tensor, n_items: int, 
 def pair_sums(
     offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, kind: torch.dtype, ones: bool
 ) -> tuple[Tensor, Tensor]:
-    """Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind; `ones`: no weights."""
+    """Return Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind; `ones`: no weights."""
     count = len(offsets) - 1
     a, h = (torch.empty(count, dtype=kind, device=tau.device) for _ in range(2))
     _launch(_pair_sums, count, offsets, order, sign, n, tau, nu, a, h, ONES=ones)
@@ -191,7 +191,7 @@ def received(low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most
 def pair_posteriors(
     low: Tensor, high: Tensor, means: Tensor, variance: Tensor, a: Tensor, h: Tensor, effect: float, least: float
 ) -> tuple[Tensor, Tensor]:
-    """E and V of every pair, next to each other in memory."""
+    """Return E and V of every pair, next to each other in memory."""
     out = torch.empty((len(low), 2), dtype=variance.dtype, device=low.device)
     exact = torch.full((1,), effect, dtype=torch.float64, device=low.device)
     _launch(_posteriors, len(low), low, high, means, variance, a, h, exact, out, EFFECT=bool(effect), LEAST=least)

@@ -173,7 +173,7 @@ class Problem(NamedTuple):
 
     @staticmethod
     def over(index: ItemIndex) -> Problem:
-        """Room for systems of these entries."""
+        """Return room for systems of these entries."""
         n, device = len(index.offsets) - 1, index.offsets.device
         sizes = (*[n] * 7, len(index.pair), 8)  # of all that follows the entries
         return Problem(index, *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes))

@@ -31,7 +31,7 @@ def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
 
 
 def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
-    """Priors (workers x widths x types) on adaptive grids of workers; the mass at 0 stays."""
+    """Return priors (workers x widths x types) on adaptive grids of workers; the mass at 0 stays."""
     half = len(common)
     density = priors / signed_widths(common)
     place, share = _places(common, own)
@@ -100,7 +100,7 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
     at = place[:, None, :].expand(mass.shape)
 
     def gathered(*pieces: tuple[Tensor, Tensor]) -> Tensor:
-        """Masses times factors by type, exact in any order."""
+        """Return masses times factors by type, exact in any order."""
         values = [mass * factor[:, None, :] for _, factor in pieces]
         bound = torch.stack([value.abs().max() for value in values]).max()
         scale = FixedPoint(bound, 2 * mass.shape[2])
@@ -126,7 +126,7 @@ def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _gradient(x: Tensor) -> Tensor:
-    """Central differences along rows, one-sided at the ends."""
+    """Return central differences along rows, one-sided at the ends."""
     if x.shape[-1] < 2:
         return torch.ones_like(x)
     inner = 0.5 * (x[..., 2:] - x[..., :-2])
@@ -136,7 +136,7 @@ def _gradient(x: Tensor) -> Tensor:
 
 
 def signed_widths(common: Tensor) -> Tensor:
-    """Widths of the cells of the signed grid."""
+    """Return widths of the cells of the signed grid."""
     return _gradient(torch.cat([-common.flip(0), torch.zeros_like(common[:1]), common]))
 
 
@@ -214,7 +214,7 @@ class TypeState:
         return self._adaptive
 
     def points(self) -> Points:
-        """Widths and side biases of the types."""
+        """Return widths and side biases of the types."""
         widths, side_only, side_only_widths, _ = self.shape
         size = 2 * len(self.levels) + 1
         regular = np.arange(self.n_types()) < self.n_regular()
@@ -237,11 +237,11 @@ class TypeState:
         return self._single[1]
 
     def n_types(self) -> int:
-        """How many types there are."""
+        """Return how many types there are."""
         return self.n_regular() + len(self.shape.side_only)
 
     def reliability_only(self) -> bool:
-        """Whether a type is a reliability and nothing else."""
+        """Return whether a type is a reliability and nothing else."""
         return len(self.shape.widths) == 1 and not len(self.shape.side_only)
 
     def positive_levels(self, workers: Tensor) -> Tensor:
@@ -259,7 +259,7 @@ class TypeState:
     def posterior(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None, rows: slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
+        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
         messages = self.messages[rows]
         priors = self._priors(prior, own, among, rows)
         top = torch.where(priors > 0.0, messages, -torch.inf).amax(dim=1, keepdim=True)
@@ -280,7 +280,7 @@ class TypeState:
         return self._tops
 
     def cells(self) -> Tensor:
-        """Widths of the cells of 0 and of the positive levels."""
+        """Return widths of the cells of 0 and of the positive levels."""
         if self._cells is None or self._cells[0] is not self.levels:
             self._cells = self.levels, signed_widths(self.levels)[len(self.levels) :].contiguous()
         return self._cells[1]
@@ -389,7 +389,7 @@ class TypeState:
         return 2 * len(self.levels) + 1
 
     def n_regular(self) -> int:
-        """How many types are regular."""
+        """Return how many types are regular."""
         return len(self.shape.widths) * self._size()
 
     def _numbers(self, values: object) -> Tensor:

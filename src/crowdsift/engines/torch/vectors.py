@@ -35,17 +35,17 @@ def to_solver(values: Tensor) -> Vector:
 
 
 def stays(device: torch.device, length: int) -> bool:
-    """Whether vectors of that length stay on the device."""
+    """Return whether vectors of that length stay on the device."""
     return device.type == "cuda" and length >= _LONG
 
 
 def on_device(values: Any) -> bool:
-    """Whether a vector is one of a device."""
+    """Return whether a vector is one of a device."""
     return isinstance(values, DeviceVector)
 
 
 def to_device(values: Any, device: torch.device) -> Tensor:
-    """Numbers in double precision on a device; those that are there already as they are."""
+    """Return numbers in double precision on a device; those that are there already as they are."""
     if isinstance(values, DeviceVector):
         return values.tensor.to(torch.float64)
     held = np.asarray(values, np.float64, order="C")
@@ -58,7 +58,7 @@ def to_device(values: Any, device: torch.device) -> Tensor:
 
 
 def to_host(values: Tensor) -> Vector:
-    """Numbers in double precision as an array of the host."""
+    """Return numbers in double precision as an array of the host."""
     found = values.to(torch.float64)
     if found.device.type == "cuda" and found.numel() >= _MANY:
         found = torch.empty(found.shape, dtype=torch.float64, pin_memory=True).copy_(found)
@@ -115,7 +115,7 @@ class DeviceVector(NDArrayOperatorsMixin):
         return self.tensor.sum().item()
 
     def mean(self) -> Any:
-        """Their mean."""
+        """Return their mean."""
         return self.tensor.mean().item()
 
     def max(self, initial: float = -np.inf) -> Any:
@@ -127,11 +127,11 @@ class DeviceVector(NDArrayOperatorsMixin):
         return min(self.tensor.min().item(), initial) if len(self) else initial
 
     def any(self) -> bool:
-        """Whether one is not 0."""
+        """Return whether one is not 0."""
         return bool(self.tensor.any())
 
     def all(self) -> bool:
-        """Whether none is 0."""
+        """Return whether none is 0."""
         return bool(self.tensor.all())
 
     def copy(self) -> DeviceVector:
@@ -185,7 +185,7 @@ def _tensor(value: Any, like: Tensor) -> Tensor:
 
 
 def _hosted(value: Any) -> Any:
-    """Arguments with arrays of the host in place of vectors."""
+    """Return arguments with arrays of the host in place of vectors."""
     if isinstance(value, DeviceVector):
         return np.asarray(value)
     if isinstance(value, dict):

@@ -36,7 +36,7 @@ class VotePart(NamedTuple):
     n: Tensor
 
     def differences(self, scores: Tensor) -> Tensor:
-        """D of every vote."""
+        """Return D of every vote."""
         d: Tensor = scores.index_select(0, self.first) - scores.index_select(0, self.second)
         return d
 
@@ -87,7 +87,7 @@ class VoteTensors(CountedVotes):
         return float(self.n.sum(dtype=torch.float64))
 
     def ties_are_outcomes(self) -> bool:
-        """Whether there are ties, and no other outcome between 0 and 1."""
+        """Return whether there are ties, and no other outcome between 0 and 1."""
         kinds = [
             torch.stack([(y == 0.5).any(), ((y != 0.5) & (y > 0.0) & (y < 1.0)).any()])
             for y in self.y.split(_PART[self.device.type])
@@ -100,15 +100,15 @@ class VoteTensors(CountedVotes):
         return torch.zeros((), dtype=torch.float64, device=self.device)
 
     def codes(self, values: NDArray[np.uint32]) -> Tensor:
-        """Codes of items; there are fewer than 2³¹."""
+        """Return codes of items; there are fewer than 2³¹."""
         return self._plain(np.asarray(values, np.uint32).view(np.int32))
 
     def numbers(self, values: Any) -> Tensor:
-        """Numbers in double precision."""
+        """Return numbers in double precision."""
         return to_device(values, self.device)
 
     def parts(self) -> Iterator[VotePart]:
-        """All votes, some at a time."""
+        """Yield all votes, some at a time."""
         size = _PART[self.device.type]
         for begin in range(0, len(self), size):
             rows = slice(begin, min(begin + size, len(self)))

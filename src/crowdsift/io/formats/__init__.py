@@ -134,7 +134,7 @@ class Format:
         return Found(self, roles, tuple(present), tuple(lacking))
 
     def fits(self, names: Sequence[str], mapped: Mapping[str, str]) -> bool:
-        """Whether all columns are there, and the roles given by a user are roles of the format."""
+        """Return whether all columns are there, and the roles given by a user are roles of the format."""
         own = {*self.columns, *self.needs, "worker", "weight"}
         if set(mapped) - own or set(self.without) & set(names):
             return False

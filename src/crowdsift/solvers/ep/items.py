@@ -145,7 +145,7 @@ class ItemPrior:
         raise NotImplementedError
 
     def forms(self, run: ItemsState) -> tuple[float, float]:
-        """mᵀC⁻¹m and tr C⁻¹Σ."""
+        """Return mᵀC⁻¹m and tr C⁻¹Σ."""
         m, system = run.means, run.system
         inner = float(m @ (system.rhs - system.laplacian.multiply(m)))
         return inner, self.n_items - self._explained(run)
@@ -178,7 +178,7 @@ def learned_effect(found: PairPosteriors, variance: float) -> float:
 
 
 def spectral_scores(votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2) -> Vector | None:
-    """D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1."""
+    """Return D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1."""
     # The answers of one worker to different pairs are products of its reliability and the two differences, so the mean
     # of XᵀX less its diagonal part is a quadratic form of r. By Lanczos with full orthogonalisation, to a residual of
     # `tolerance` times the eigenvalue; a start needs no more. None where votes are not correlated at all.

@@ -106,7 +106,7 @@ class TypeMixture:
         self._held = np.empty((2, len(points)))
 
     def start(self, counts: Vector) -> tuple[float, float]:
-        """μ and ζ from the first counts: their mean and standard deviation."""
+        """Return μ and ζ from the first counts: their mean and standard deviation."""
         by_level = self._by_level(_without_negligible(counts))
         total = max(float(by_level.sum()), 1e-12)
         mean = float(self._points @ by_level) / total
@@ -238,7 +238,7 @@ class WorkerPrior:
     def learned(
         self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, extrapolate: bool
     ) -> WorkerPrior:
-        """π at rest under counting types and learning from the counts, as near as `steps` bring."""
+        """Return π at rest under counting types and learning from the counts, as near as `steps` bring."""
         # It is at rest where a step moves no more than `tolerance` of its mass and of p0. Plain steps creep along
         # directions of which the votes imply little, and EP would creep with them: with `extrapolate` they are
         # extrapolated, in the square roots of all masses.
@@ -262,7 +262,7 @@ class WorkerPrior:
         return self._with(mixture.update(self._vector(mixture, counts), counts))
 
     def _vector(self, mixture: TypeMixture, counts: Vector) -> Vector:
-        """(μ, log ζ, ρ, π); μ and ζ are those of the counts where there are none yet."""
+        """Return (μ, log ζ, ρ, π); μ and ζ are those of the counts where there are none yet."""
         known = self.centre is not None
         centre, spread = (self.centre, self.spread) if known else mixture.start(counts)
         return np.concatenate([[centre or 0.0, np.log(spread)], self.shares, self.masses])
@@ -398,7 +398,7 @@ def hints_at_sides(engine: Engine) -> bool:
 
 
 def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
-    """ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n)."""
+    """Return ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n)."""
     n, s = decided[decided > 0], leaning[decided > 0]
     if not len(n):
         return 0.0, 0.0

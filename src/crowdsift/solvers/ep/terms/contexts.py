@@ -262,13 +262,13 @@ class ContextSites:
         return self.by_context.loopy_bp(tolerance, sweeps, fresh=fresh)
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
-        """Quantiles of posteriors, where the sites below offer them; see `FusedSites`."""
+        """Return quantiles of posteriors, where the sites below offer them; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
         return self.by_context.quantiles(points, masses, levels, atom)
 
     def idle_threads(self) -> int:
-        """Threads of the host without work; see `FusedSites`."""
+        """Return threads of the host without work; see `FusedSites`."""
         return self.by_context.idle_threads() if isinstance(self.by_context, FusedSites) else 1
 
     def summary(self, prior: Vector, levels: Vector) -> None:
@@ -287,7 +287,7 @@ def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]
 
 
 def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
-    """Points of workers in a context in which they were not seen."""
+    """Return points of workers in a context in which they were not seen."""
     # Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has nothing to do with
     # that of the points.
     count = points.reliability.shape[1]
@@ -314,7 +314,7 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
 
 
 def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]) -> float:
-    """Nats by which one pass, at the scores of the run, is for workers who differ by context."""
+    """Return nats by which one pass, at the scores of the run, is for workers who differ by context."""
     # What re-fitted scores would add is not in it, hence a bar below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
     found = sites.update(SitePass(prior.levels, prior.masses, run.means, side, 1.0, True))
@@ -360,7 +360,7 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
-    """Masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0."""
+    """Return masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0."""
     sd = np.maximum(spread * np.abs(points), 1e-9)[:, None]
     z = (points[None, :] - points[:, None]) / sd
     masses = np.exp(-0.5 * np.minimum(z**2, 1400.0)) * np.gradient(points)
@@ -387,7 +387,7 @@ def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: N
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
+    """Return masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
     # A row a tie width.
     half = len(levels)
     own = points[half + 1 :]
@@ -422,7 +422,7 @@ class TypeTree:
         self._kernel = spread_kernel(self._points, self.spread)
 
     def blurred(self, prior: Vector) -> Vector:
-        """Σ_t prior_t K(t'|t): the prior in a context of which nothing else is known."""
+        """Return Σ_t prior_t K(t'|t): the prior in a context of which nothing else is known."""
         return np.asarray(self._through(prior[None], self._kernel)[0])
 
     def sharpened(self, prior: Vector, counts: Vector) -> Vector:
@@ -431,7 +431,7 @@ class TypeTree:
         return np.asarray(prior * self.through(share[None])[0])
 
     def through(self, likelihood: Vector) -> Vector:
-        """Σ_t' K(t'|t) L(t'), a row per worker and context."""
+        """Return Σ_t' K(t'|t) L(t'), a row per worker and context."""
         return self._through(likelihood, self._kernel.T)
 
     def gather(self, likelihood: Vector, levels: Vector, bonus: Vector) -> None:
@@ -443,13 +443,13 @@ class TypeTree:
         self._shape = np.exp(self._messages - self._top)  # once, however many priors are asked for
 
     def posterior(self, prior: Vector) -> tuple[Vector, float]:
-        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
+        """Return q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
         joint = prior * self._shape
         total = joint.sum(axis=1, keepdims=True)
         return joint / total, float((np.log(total) + self._top).sum())
 
     def counts(self, prior: Vector) -> Vector:
-        """Σ_s q_s(t), by two products and without the q_s."""
+        """Return Σ_s q_s(t), by two products and without the q_s."""
         return np.asarray(prior * ((1.0 / (self._shape @ prior)) @ self._shape))
 
     def context_counts(self, prior: Vector) -> Vector:
@@ -492,14 +492,14 @@ class TypeTree:
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
     def _evidence(self, prior: Vector, spread: float) -> float:
-        """Σ_s log Σ_t prior_t exp(message_st) at this κ."""
+        """Return Σ_s log Σ_t prior_t exp(message_st) at this κ."""
         messages = self._logs(spread_kernel(self._points, spread))[1]
         top = messages.max(axis=1, keepdims=True)
         messages -= top
         return float(np.log(np.exp(messages, out=messages) @ prior).sum() + top.sum())
 
     def _logs(self, kernel: Vector) -> tuple[Vector, Vector]:
-        """Logarithms of m_g(t) of contexts, and the messages of workers, with this kernel."""
+        """Return logarithms of m_g(t) of contexts, and the messages of workers, with this kernel."""
         log = np.maximum(self._through(self._likelihood, kernel.T), _TINY)
         np.log(log, out=log)
         messages = _summed(log, self._whole, self._n)
@@ -511,7 +511,7 @@ class TypeTree:
         return len(self._types.widths) * len(self._points)
 
     def _through(self, values: Vector, matrix: Vector) -> Vector:
-        """Regular types times the matrix, at every tie width; side-only types as they are."""
+        """Return regular types times the matrix, at every tie width; side-only types as they are."""
         regular = values[:, : self._regular].reshape(-1, len(self._points)) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)

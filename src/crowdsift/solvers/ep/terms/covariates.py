@@ -159,7 +159,7 @@ def within_reach(A: Vector, V: Vector) -> Vector:
 
 
 def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector]:
-    """Mean and covariance without a site: (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V, and (I - Vτ)⁻¹(E - Vν)."""
+    """Return mean and covariance without a site: (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V, and (I - Vτ)⁻¹(E - Vν)."""
     tau = within_reach(tau, V)
     left = _identity_less(V, tau)
     mean = _solve(left, E - _times(V, nu))
@@ -169,7 +169,7 @@ def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vec
 
 
 def sites_of_moments(alpha: Vector, curvature: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
-    """Precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
+    """Return precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
     # α is the gradient and -λ the Hessian of log Z in the cavity's mean.
     curvature = within_reach(curvature, V)
     left = _identity_less(curvature, V)  # I - λV, whose inverse times λ is λ(I - Vλ)⁻¹
@@ -199,7 +199,7 @@ def _times(A: Vector, x: Vector) -> Vector:
 
 
 def _identity_less(A: Vector, B: Vector) -> Vector:
-    """I - AB, rows (11, 12, 21, 22)."""
+    """Return I - AB, rows (11, 12, 21, 22)."""
     return np.stack(
         [
             1.0 - A[:, 0] * B[:, 0] - A[:, 1] * B[:, 1],
@@ -212,7 +212,7 @@ def _identity_less(A: Vector, B: Vector) -> Vector:
 
 
 def _solve(M: Vector, x: Vector) -> Vector:
-    """M⁻¹x for general 2 x 2 matrices."""
+    """Return M⁻¹x for general 2 x 2 matrices."""
     bottom = M[:, 0] * M[:, 3] - M[:, 1] * M[:, 2]
     first = (M[:, 3] * x[:, 0] - M[:, 1] * x[:, 1]) / bottom
     return np.stack([first, (M[:, 0] * x[:, 1] - M[:, 2] * x[:, 0]) / bottom], axis=1)
@@ -278,7 +278,7 @@ class Elimination:
         return PairOperator(matrix), self.rhs[:K] - part.T @ side, log_pairs
 
     def coefficients(self, means: Vector) -> tuple[Vector, Vector]:
-        """Means of g and of every γ_s, given those of the scores."""
+        """Return means of g and of every γ_s, given those of the scores."""
         K, P = self.n_items, self.f.shape[1]
         g = np.zeros(P)
         if self.free.any():
@@ -289,7 +289,7 @@ class Elimination:
         return g, g + self.root * np.einsum("spq,sq->sp", self.M, inner)
 
     def posterior(self) -> JointPosterior | None:
-        """Covariances of everything; None where there is no proper Gaussian."""
+        """Return covariances of everything; None where there is no proper Gaussian."""
         if not self.proper:
             return None
         try:
@@ -440,7 +440,7 @@ class CovariateSites:
         return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
     def update(self, given: SitePass) -> SiteUpdate:
-        """Messages of types with their own coefficients, and sites on (d, η)."""
+        """Return messages of types with their own coefficients, and sites on (d, η)."""
         levels, prior, means, _, damping, clip, *_ = given
         votes, types = self._votes, self.types
         types.levels = levels
@@ -496,7 +496,7 @@ class CovariateSites:
         return np.stack([d, eta], axis=1)
 
     def _log_sites(self, m: Vector, v: Vector, root: Vector) -> float:
-        """Σ_s log ∫ N(γ; g, T) Π_i ∫ N(d; m, v) site_i(d, c·γ): of the sites before the update."""
+        """Return Σ_s log ∫ N(γ; g, T) Π_i ∫ N(d; m, v) site_i(d, c·γ): of the sites before the update."""
         votes, (A, B, D), (hd, he) = self._votes, self._tau.T, self._nu.T
         a = 1.0 + A * v
         constant = -0.5 * np.log(a) + 0.5 * (v * hd**2 + 2.0 * m * hd - A * m**2) / a
@@ -552,12 +552,12 @@ class CovariateSites:
         return self._counts(q, voted)
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Posterior over types; see the protocol."""
+        """Return posterior over types; see the protocol."""
         masses, _ = self.types.posterior(prior, None)
         return TypePosteriors(self.types.reliabilities()[rows], masses[rows])
 
     def refine(self) -> float:
-        """Adaptive grids for workers with narrow likelihoods; see the protocol."""
+        """Return adaptive grids for workers with narrow likelihoods; see the protocol."""
         return self.types.refine()
 
     def pair_sums(self) -> Vector:

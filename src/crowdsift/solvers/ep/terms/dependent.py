@@ -242,7 +242,7 @@ class GroupPrior(ItemPrior):
             self._explained_trace += float(np.einsum("gij,gji->", L, covariance))
 
     def _laplacians(self, system: SiteSystem) -> list[Vector]:
-        """L_g of every group."""
+        """Return L_g of every group."""
         low, high, weight = system.laplacian.pairs()
         batch, found = self._batch[low], []
         for number, each in enumerate(self._batches):
@@ -257,7 +257,7 @@ class GroupPrior(ItemPrior):
         return found
 
     def _inverses(self, blocks: list[Vector]) -> tuple[list[Vector], float]:
-        """B of every group, and Σ log|I + sL_g|; an error where one is not positive definite."""
+        """Return B of every group, and Σ log|I + sL_g|; an error where one is not positive definite."""
         found, log_determinant = [], 0.0
         for batch, L in zip(self._batches, blocks, strict=True):
             s = self.deviations[batch.groups]

@@ -129,7 +129,7 @@ def _starts(base: Propagation) -> Iterator[Propagation]:
 
 
 def _better(run: Propagation, best: Propagation) -> bool:
-    """Whether it has more evidence; what has more parameters must have clearly more."""
+    """Return whether it has more evidence; what has more parameters must have clearly more."""
     wider = run.prior.types.sides and not best.prior.types.sides
     margin = MIN_LOG_BAYES_FACTOR if wider or best.item_prior is None else 0.0
     return run.evidence[-1] > best.evidence[-1] + margin
@@ -180,7 +180,7 @@ class WeightPosterior(NamedTuple):
         return np.asarray(np.maximum(1.0 - (self.root**2).sum(axis=0), 0.0))
 
     def variance(self, rows: Matrix) -> Vector:
-        """Variances of rows·w."""
+        """Return variances of rows·w."""
         if self.inverse:
             return np.asarray((np.linalg.solve(self.root.T, rows.T) ** 2).sum(axis=0))
         inside = (rows**2).sum(axis=1) - ((rows @ self.root.T) ** 2).sum(axis=1)
@@ -208,7 +208,7 @@ class FeaturePrior(ItemPrior):
         return [block.shape[1] for block in self.blocks]
 
     def design(self) -> Matrix:
-        """Z."""
+        """Return Z."""
         parts = [np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)]
         return np.concatenate(parts, axis=1)
 
@@ -248,7 +248,7 @@ class FeaturePrior(ItemPrior):
         self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
-        """αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q."""
+        """Return αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q."""
         # With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_b|²/ρ_b² and γ_b/ρ_b.
         raise NotImplementedError
 
@@ -331,7 +331,7 @@ class DensePrior(FeaturePrior):
         return np.array(squares), np.array(determined)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
-        """Cov(w) = I - ZᵀQZ; see the base."""
+        """Return cov(w) = I - ZᵀQZ; see the base."""
         self._factorise(run.system)
         Z, Q = self.design(), self._unexplained()
         values, vectors = np.linalg.eigh(0.5 * (Q + Q.T))
@@ -371,11 +371,11 @@ class LowRankPrior(FeaturePrior):
         return other
 
     def is_expensive(self, n_pairs: int) -> bool:
-        """Whether T is expensive to make."""
+        """Return whether T is expensive to make."""
         return len(self._w) * n_pairs > _EXPENSIVE
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Means, by conjugate gradients over w, each step a solve with I + sL."""
+        """Return means, by conjugate gradients over w, each step a solve with I + sL."""
         self._refresh(system)
         s, inner = self.own, 0.1 * tolerance
         rhs = self._transposed(self._smooth(system, system.rhs, start, inner))
@@ -402,7 +402,7 @@ class LowRankPrior(FeaturePrior):
         return self._smooth(system, s * system.rhs + self._times(self._w), start, tolerance)
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """s(I + sL)⁻¹ as without features, and the rest from T and S; see the base."""
+        """Return s(I + sL)⁻¹ as without features, and the rest from T and S; see the base."""
         s, laplacian = self.own, run.system.laplacian
         found = run.factorisation.variances(run.pair_sites, laplacian, exact=run.exact, factor=s)
         if found is None:
@@ -443,7 +443,7 @@ class LowRankPrior(FeaturePrior):
         return np.array(squares), np.array(determined)
 
     def _times(self, w: Vector) -> Vector:
-        """Zw."""
+        """Return Zw."""
         result, at = np.zeros(self.n_items), 0
         for share, block in zip(self.shares, self.blocks, strict=True):
             size = block.shape[1]
@@ -452,7 +452,7 @@ class LowRankPrior(FeaturePrior):
         return result
 
     def _transposed(self, v: Vector) -> Vector:
-        """Zᵀv."""
+        """Return Zᵀv."""
         single = v.astype(np.float32)
         parts = [
             np.sqrt(share) * (single @ each).astype(np.float64)
@@ -461,7 +461,7 @@ class LowRankPrior(FeaturePrior):
         return np.concatenate(parts)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
-        """(I + sL)⁻¹ v."""
+        """Return (I + sL)⁻¹ v."""
         s = self.own
         return system.laplacian.solve(v / s, start, shift=1.0 / s, tolerance=tolerance, most=2_000).x
 
@@ -496,7 +496,7 @@ class ShareTrial(NamedTuple):
 
 
 def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
-    """`class_evidence` of a run, averaged over shares of features where votes leave them open."""
+    """Return `class_evidence` of a run, averaged over shares of features where votes leave them open."""
     prior, facts = run.item_prior, engine.facts
     plain = class_evidence(run.sites, run.prior, typical, facts.n_workers)
     loops = facts.total_weight - (facts.n_items - len(np.unique(facts.component)))
@@ -552,7 +552,7 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
 
 
 def _by_features(run: Propagation, prior: FeaturePrior) -> tuple[Vector, float]:
-    """Σ_b X_b w_b of every item, and the mean variance that weights leave to a difference."""
+    """Return Σ_b X_b w_b of every item, and the mean variance that weights leave to a difference."""
     found = prior.weights(run)
     ends = np.cumsum(prior.sizes)[:-1]
     means, variances = np.split(found.mean, ends), np.split(found.variances(), ends)
