@@ -421,7 +421,7 @@ def test_rankings_with_ties_and_gaps() -> None:
     assert votes.intake.votes == 7
     assert votes.total_weight == pytest.approx(3 + 1)
     assert (votes.outcome == 0.5).sum() == 1
-    with pytest.raises(InputError, match=r"row 3, column 'rank': the number 'x' is not a number"):
+    with pytest.raises(InputError, match=r"row 3, column 'rank': 'x' is not a number"):
         crowdsift.read({**rows, "rank": [1, 2, "x", 4, 1, 2, 1]})
     twice = {"worker": ["u"] * 3, "task": [1] * 3, "item": ["a", "b", "a"], "rank": [1, 2, 3]}
     with pytest.raises(InputError, match=r"row 3, column 'item': the item 'a' is in row 1, too"):
