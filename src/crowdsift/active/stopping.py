@@ -85,7 +85,7 @@ def stopping(belief: Belief, goal: Goal, confidence: float = SURE) -> Stopping:
     order = np.argsort(-belief.mean, kind="stable")
     n, top = len(order), goal.top
     if top:
-        a, b = (each.ravel() for each in np.meshgrid(order[:top], order[top:], indexing="ij"))
+        a, b = np.repeat(order[:top], n - top), np.tile(order[top:], top)
     else:  # the order is settled if every item is above the next one
         a, b = order[:-1], order[1:]
     boundaries = 1 if top else n - 1
