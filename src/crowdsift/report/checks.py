@@ -662,7 +662,7 @@ def _sides(facts: Facts) -> Check:
     )
     if modelled:
         finding += " The fit estimates a side bias of every worker and corrects the scores for it."
-    advice = "Show every pair in both orders, and look at the one-sided workers."
+    advice = f"Show every pair in both orders{', and look at the one-sided workers' if always.any() else ''}."
     return Check("sides", title, state, finding, advice if state != "good" else "")
 
 
