@@ -5,23 +5,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crowdsift.io.databases import require_table, write_tables
-    from crowdsift.io.files import (
-        forget_written,
-        is_fit_folder,
-        locked,
-        read_files,
-        replace_file,
-        require_file,
-        require_folder,
-        require_separate,
-        written,
-    )
-    from crowdsift.io.formats.platforms import write_review
-    from crowdsift.io.ingest import read_votes
-    from crowdsift.io.items import has_items, read_capacities, read_labels, read_pair_queries, read_prices
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.io.sql import masked
+    from crowdsift.io.databases import require_table as require_table
+    from crowdsift.io.databases import write_tables as write_tables
+    from crowdsift.io.files import forget_written as forget_written
+    from crowdsift.io.files import is_fit_folder as is_fit_folder
+    from crowdsift.io.files import locked as locked
+    from crowdsift.io.files import read_files as read_files
+    from crowdsift.io.files import replace_file as replace_file
+    from crowdsift.io.files import require_file as require_file
+    from crowdsift.io.files import require_folder as require_folder
+    from crowdsift.io.files import require_separate as require_separate
+    from crowdsift.io.files import written as written
+    from crowdsift.io.formats.platforms import write_review as write_review
+    from crowdsift.io.ingest import read_votes as read_votes
+    from crowdsift.io.items import has_items as has_items
+    from crowdsift.io.items import read_capacities as read_capacities
+    from crowdsift.io.items import read_labels as read_labels
+    from crowdsift.io.items import read_pair_queries as read_pair_queries
+    from crowdsift.io.items import read_prices as read_prices
+    from crowdsift.io.options import ReadOptions as ReadOptions
+    from crowdsift.io.sql import masked as masked
 
 # The names that commands use, by module. Each is loaded on first use (PEP 562).
 _HOMES = {
@@ -34,29 +37,6 @@ _HOMES = {
     "options": "ReadOptions",
     "sql": "masked",
 }
-__all__ = [
-    "ReadOptions",
-    "forget_written",
-    "has_items",
-    "is_fit_folder",
-    "locked",
-    "masked",
-    "offered",
-    "read_capacities",
-    "read_files",
-    "read_labels",
-    "read_pair_queries",
-    "read_prices",
-    "read_votes",
-    "replace_file",
-    "require_file",
-    "require_folder",
-    "require_separate",
-    "require_table",
-    "write_review",
-    "write_tables",
-    "written",
-]
 
 
 def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

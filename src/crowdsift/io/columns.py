@@ -9,25 +9,20 @@ from __future__ import annotations
 import difflib
 import json
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.formats import PLAIN, Format, Found, known_formats
-from crowdsift.io.options import ROLES
+from crowdsift.io.options import ROLES, ReadOptions
 from crowdsift.io.sql import STUDY_QUERY, is_study, kind_of_database, shown_address
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.labels import MISSING, By, context_names, is_empty
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 # The layouts in the order of preference; `winner` of the first names a side, of the last an item.
 SIDES = ("left", "right", "winner")

@@ -12,17 +12,21 @@ import os
 import re
 import signal
 import threading
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.duck import FileSource
 from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.parts import INTEGERS
 from crowdsift.io.sql import (
+    Cancels,
     Database,
+    confine,
     interruptible,
     kind_of_database,
     literal,
@@ -32,32 +36,11 @@ from crowdsift.io.sql import (
     shown_address,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Cancels = list[Callable[[], Any]]
-    from collections.abc import Callable, Mapping
-
 # What libpq splits as we do: in another address a part of the password could pass for the host.
 _CLEAR = re.compile(r"postgres(?:ql)?://(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?[^@/?#\s]*(?:[/?][^@]*)?")
 _CONNECT_TIMEOUT = 10  # seconds until a server must have answered
 # Types that mean the same as labels or numbers in a Parquet file; others come as text.
-_PLAIN = (
-    "BOOLEAN",
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "UTINYINT",
-    "USMALLINT",
-    "DATE",
-    "UINTEGER",
-    "UBIGINT",
-    "FLOAT",
-    "DOUBLE",
-    "VARCHAR",
-    "BLOB",
-)
+_PLAIN = (*INTEGERS, "UBIGINT", "BOOLEAN", "DATE", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")
 # Strings and names in quotes, which may hold anything; and what may stand after a statement.
 _TOKENS = re.compile(
     r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$"""
@@ -113,12 +96,12 @@ def plain_query(query: str) -> str:
 
 
 def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> str:
-    target = folder.file(".parquet")
+    target, copy = folder.file(".parquet"), _copy_rows
     if kind_of_database(address) == "duckdb":
-        interruptible(partial(_copy_duckdb, file_of(address), query, target, folder, threads))
+        address, copy = file_of(address), _copy_duckdb
     else:
         require_driver(address)
-        interruptible(partial(_copy_rows, address, query, target, folder, threads))
+    interruptible(partial(copy, address, query, target, folder, threads))
     return target
 
 
@@ -144,16 +127,14 @@ def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, addr
     """Write Arrow batches, a few at a time, with types that a file of votes may have."""
     import duckdb
 
-    database = Database(threads, [], folder)
-    cancels.append(database.connection.interrupt)
     try:
-        database.register("stream", _plain_stream(stream))
-        kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
-        chosen = ", ".join(
-            quoted(name) if kind in _PLAIN else f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name, kind, *_ in kinds
-        )
-        answer = f"SELECT {chosen} FROM stream"
-        database.execute(f"COPY ({answer}) TO {literal(target)} (FORMAT parquet)")
+        with closing(Database(threads, [], folder)) as database:
+            cancels.append(database.connection.interrupt)
+            database.register("stream", _plain_stream(stream))
+            kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
+            other = [f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name, kind, *_ in kinds if kind not in _PLAIN]
+            replaced = f"REPLACE ({', '.join(other)})" if other else ""
+            database.execute(f"COPY (SELECT * {replaced} FROM stream) TO {literal(target)} (FORMAT parquet)")
     except duckdb.Error as error:
         text = reason(error, address)
         if "no space" in text.lower() or "not enough space" in text.lower():
@@ -161,55 +142,39 @@ def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, addr
                 f"the disk is full while votes are copied from {shown_address(address)}; make "
                 "room, or set TMPDIR to a folder on a larger disk"
             ) from None
-        hint = ""
-        if "mismatch" in text:  # SQLite's columns may hold anything
-            hint = "; a column holds values of several types: write CAST(column AS TEXT) for it"
+        several = "; a column holds values of several types: write CAST(column AS TEXT) for it"
+        hint = several if "mismatch" in text else ""  # SQLite's columns may hold anything
         raise InputError(f"the rows of the query cannot be read: {text}{hint}", source=shown_address(address)) from None
-    finally:
-        database.close()
 
 
 def _plain_stream(stream: Any) -> Any:
     """Yield batches with extension types (numeric, json) replaced by their storage type, text."""
     import pyarrow as pa
 
-    opaque = [
-        isinstance(each.type, pa.BaseExtensionType) and str(each.type) != "extension<arrow.uuid>"
-        for each in stream.schema
-    ]
-    if not any(opaque):
+    def is_opaque(kind: Any) -> bool:
+        return isinstance(kind, pa.BaseExtensionType) and str(kind) != "extension<arrow.uuid>"
+
+    if not any(map(is_opaque, stream.schema.types)):
         return stream
-    fields = [
-        pa.field(each.name, each.type.storage_type if is_opaque else each.type)
-        for each, is_opaque in zip(stream.schema, opaque, strict=True)
-    ]
+    fields = [(each.name, each.type.storage_type if is_opaque(each.type) else each.type) for each in stream.schema]
     schema = pa.schema(fields)
-    batches = (
-        pa.record_batch(
-            [column.storage if is_opaque else column for column, is_opaque in zip(batch.columns, opaque, strict=True)],
-            schema=schema,
-        )
-        for batch in stream
-    )
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    columns = ([each.storage if is_opaque(each.type) else each for each in batch.columns] for batch in stream)
+    return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(each, schema=schema) for each in columns))
 
 
-def _copy_duckdb(path: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels) -> None:
+def _copy_duckdb(
+    address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
+) -> None:
     """Copy the rows of a query of DuckDB, which may write into our folder and nowhere else."""
     import duckdb
 
     try:
-        with duckdb.connect(path, read_only=True, config={"threads": str(threads)}) as connection:
+        with duckdb.connect(address, read_only=True, config={"threads": str(threads)}) as connection:
             cancels.append(connection.interrupt)
-            for setting in (
-                f"allowed_directories = [{literal(folder.path + os.sep)}]",
-                "enable_external_access = false",
-                "lock_configuration = true",
-            ):
-                connection.execute(f"SET {setting}")
+            confine(connection, folder)
             connection.execute(f"COPY (\n{query}\n) TO {literal(target)} (FORMAT parquet)")
     except duckdb.Error as error:
-        raise InputError(f"the query fails: {reason_of(error)}", source=path) from None
+        raise InputError(f"the query fails: {reason_of(error)}", source=address) from None
 
 
 @contextmanager
@@ -253,7 +218,7 @@ def require_driver(address: str) -> Any:
 
 
 def _escaped(path: str) -> str:
-    """Return a path inside the URI of SQLite."""
+    """Escape the characters of a path that have a meaning in a URI of SQLite."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -317,7 +282,7 @@ def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str
     return [f"{schema}.{table}" if schema else table for table in named]
 
 
-def _through_adbc(address: str, schema: str, tables: Mapping[str, Any], cancels: list[Callable[[], Any]]) -> None:
+def _through_adbc(address: str, schema: str, tables: Mapping[str, Any], cancels: Cancels) -> None:
     """Write the tables to PostgreSQL or SQLite, all in one transaction."""
     kind = kind_of_database(address) or ""
     with connected(address, read_only=False) as connection, connection.cursor() as cursor:

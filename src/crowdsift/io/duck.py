@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import TemporaryFolder
@@ -38,11 +40,6 @@ from crowdsift.io.sql import Database, literal, numeric_columns, quoted, reason_
 from crowdsift.votes.labels import MISSING, LabelError, shown
 from crowdsift.votes.replies import BEGINNING, HASH, MARK, one_line
 from crowdsift.votes.source import Added, SortedCodes, Source, number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 _FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
 _FETCH = 1 << 22  # rows fetched at a time

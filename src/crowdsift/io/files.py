@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,11 @@ def replace_file(path: Path) -> Iterator[Path]:
     # is written.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
-        with temporary_folder() as folder:
-            (folder / "content").touch()
-            yield folder / "content"
-            _write_through(folder / "content", target)
+        with closing(TemporaryFolder()) as folder:
+            content = Path(folder.file())
+            content.touch()
+            yield content
+            _write_through(content, target)
         return
     try:
         begin = f".{target.name[:_MAX_NAME]}."
@@ -356,16 +357,6 @@ class TemporaryFolder:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Yield a temporary folder for a block."""
-    made = TemporaryFolder()
-    try:
-        yield Path(made.path)
-    finally:
-        made.close()
 
 
 def _made() -> tuple[str, int]:

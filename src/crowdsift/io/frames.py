@@ -11,9 +11,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import TemporaryFolder
@@ -21,12 +22,7 @@ from crowdsift.io.formats import Unfolded
 from crowdsift.io.sql import Database, literal, meets, quoted, reason_of
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty
 from crowdsift.votes.replies import prompt_label, reply_label
-from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.source import Added
+from crowdsift.votes.source import Added, ArraySource, Backend, Source, as_numbers, distinct_names
 
 
 class MemorySource(ArraySource):

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.columns import (
@@ -56,14 +58,10 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons, Grades
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import By, context_names, shown
+from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from crowdsift.votes.choices import Choices
-    from crowdsift.votes.source import Source
 
 _MILLISECONDS = 1000.0  # a typical time for a vote above this is in milliseconds, not seconds
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
 from crowdsift.io.rows import context_labels, split_items
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.item_features import FeatureBlock, ItemFeatures, standardised_block
-from crowdsift.votes.labels import context_names, context_parts, is_empty, key_of, match_labels
+from crowdsift.votes.labels import By, context_names, context_parts, is_empty, key_of, match_labels
 from crowdsift.votes.replies import prompt_label, reply_label
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.comparisons import Comparisons
-    from crowdsift.votes.labels import By
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 
 def read_item_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -24,17 +24,8 @@ MEANINGS = ("left", "right", "tie", "both bad")
 _NO_ANSWER = ("", "empty", "none", "skip")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = (
-    "columns",
-    "format",
-    "values",
-    "where",
-    "unique",
-    "sides",
-    "partitions",
-    "worker_from_path",
-    "worker_columns",
-    "encoding",
-    "hide_workers",
+    *("columns", "format", "values", "where", "unique", "sides", "partitions"),
+    *("worker_from_path", "worker_columns", "encoding", "hide_workers"),
 )
 
 
@@ -64,17 +55,9 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the way of a frozen dataclass to normalise what it was given
-        put(self, "columns", _mapping(self.columns, "columns"))
-        put(self, "values", _mapping(self.values, "values"))
-        put(self, "unique", _names(self.unique, "unique"))
-        put(self, "covariates", _names(self.covariates, "covariates"))
-        put(self, "worker_columns", _names(self.worker_columns, "worker_columns"))
-        put(self, "format", _text(self.format, "format") or "auto")
-        put(self, "where", _text(self.where, "where"))
-        put(self, "by", _contexts(self.by))
-        put(self, "query", _text(self.query, "query"))
-        put(self, "encoding", _encoding(self.encoding))
-        put(self, "memory", _text(self.memory, "memory"))
+        for name, checked in _CHECKS.items():
+            put(self, name, checked(getattr(self, name), name))
+        put(self, "format", self.format or "auto")
         if self.hide_workers is not None:
             put(self, "hide_workers", None if self.hide_workers is False else Hiding.of(self.hide_workers))
         for name in ("workers", "partitions", "style_control"):
@@ -191,8 +174,8 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
     return names
 
 
-def _contexts(given: Any) -> By:
-    names = _names(given, "by")
+def _contexts(given: Any, name: str) -> By:
+    names = _names(given, name)
     return names if len(names) > 1 else "".join(names)
 
 
@@ -202,8 +185,8 @@ def _text(given: Any, name: str) -> str:
     return given or ""
 
 
-def _encoding(given: Any) -> str:
-    name = _text(given, "encoding")
+def _encoding(given: Any, option: str) -> str:
+    name = _text(given, option)
     if not name or name.lower() == "auto":
         return ""
     try:
@@ -222,4 +205,11 @@ def _wrong(name: str, wanted: str, given: Any) -> RequestError:
     return RequestError(f"{name} must be {wanted}, not {shown}")
 
 
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("columns", "values"), _mapping),
+    **dict.fromkeys(("unique", "covariates", "worker_columns"), _names),
+    **dict.fromkeys(("format", "where", "query", "memory"), _text),
+    "by": _contexts,
+    "encoding": _encoding,
+}
 _DEFAULTS = ReadOptions()

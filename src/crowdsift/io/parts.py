@@ -11,16 +11,17 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import TemporaryFolder, is_fit_folder
 from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
 from crowdsift.io.sql import literal, memory_limit, quoted
 from crowdsift.io.text import (
+    Header,
     copy_stream,
     count_records,
     explain_json,
@@ -32,11 +33,6 @@ from crowdsift.io.text import (
     repair,
 )
 from crowdsift.votes.replies import BEGINNING, HASH, LONG, MARK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from crowdsift.io.text import Header
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
 # A condition sees columns under their own names; ours must not be among them.

@@ -11,32 +11,27 @@ import csv
 import os
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
 from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_columns, refuse_empty, resolve_column
 from crowdsift.io.files import replace_file
 from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
+from crowdsift.io.options import ReadOptions
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
-from crowdsift.votes.source import LIMITS, SortedCodes, Source, number_of
+from crowdsift.votes.pseudonyms import Hiding
+from crowdsift.votes.source import LIMITS, Added, SortedCodes, Source, number_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.votes.pseudonyms import Hiding
-    from crowdsift.votes.source import Added
-
-    Hashes = NDArray[np.uint64]
-    Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
+Hashes = NDArray[np.uint64]
+Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
 
 _WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
 _NAMING = "what names a row (--unique)"

@@ -13,20 +13,18 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError, ResourceError
-from crowdsift.io.files import locked, new_folder, replace_file, sync_folder, temporary_folder
+from crowdsift.io.files import TemporaryFolder, locked, new_folder, replace_file, sync_folder
 from crowdsift.io.sql import literal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMAT = 4  # of the folder
 _READ_FORMATS = (3, 4)  # 3: fits of one dimension; folders of other formats are refused
@@ -234,9 +232,6 @@ def _listed(value: Any) -> dict[str, tuple[int, str]]:
     return found
 
 
-_NAME = "columns.parquet"
-
-
 def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the content of a file with these columns: the same bytes for the same columns."""
     import duckdb
@@ -273,14 +268,14 @@ def _private_file() -> Iterator[Path]:
     handle = -1
     if sys.platform == "linux":
         with suppress(OSError):
-            handle = os.memfd_create(_NAME)
+            handle = os.memfd_create("columns.parquet")
     path = Path(f"/proc/self/fd/{handle}")
     try:
         if handle >= 0 and path.exists():
             yield path
         else:
-            with temporary_folder() as folder:
-                yield folder / _NAME
+            with closing(TemporaryFolder()) as folder:
+                yield Path(folder.file())
     finally:
         if handle >= 0:
             os.close(handle)

@@ -13,21 +13,20 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, suppress
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import available_memory, readable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
+Cancels = list[Callable[[], Any]]  # functions that stop a query
 
 _CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
 _SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
@@ -60,14 +59,7 @@ class Database:
         # Without ipywidgets DuckDB refuses in a notebook even to switch the bar off: it has none.
         with suppress(duckdb.InvalidInputException):
             self.connection.execute("SET enable_progress_bar = false")
-        allowed = ", ".join(literal(path) for path in files)
-        for setting in (
-            f"allowed_paths = [{allowed}]",
-            f"allowed_directories = [{literal(folder.path + os.sep)}]",
-            "enable_external_access = false",
-            "lock_configuration = true",
-        ):
-            self.connection.execute(f"SET {setting}")
+        confine(self.connection, folder, files)
         self._beside: ThreadPoolExecutor | None = None
 
     def execute(self, query: str) -> Any:
@@ -113,12 +105,23 @@ class Database:
         self.connection.close()
 
 
-def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
+def confine(connection: Any, folder: TemporaryFolder, files: Sequence[str] = ()) -> None:
+    """Let a connection of DuckDB read these files, write into the folder, and reach nothing else."""
+    for setting in (
+        f"allowed_paths = [{', '.join(map(literal, files))}]",
+        f"allowed_directories = [{literal(folder.path + os.sep)}]",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
+        connection.execute(f"SET {setting}")
+
+
+def interruptible(work: Callable[[Cancels], None]) -> None:
     """Run `work` beside the main thread, so that a signal ends it at once."""
     # Drivers of databases block in C, where a signal handler of Python does not run. The work runs in a daemon thread:
     # one that a silent server never answers does not keep the process alive. `work`: gets a list, to which it appends
     # functions that cancel what it runs.
-    cancels: list[Callable[[], Any]] = []
+    cancels: Cancels = []
     if threading.current_thread() is not threading.main_thread():
         work(cancels)
         return
@@ -152,7 +155,7 @@ def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
 
 
 def exhausted(error: Exception) -> ResourceError:
-    """DuckDB found neither memory nor disk for what it had to put aside."""
+    """Make the error for a lack of memory and of disk space for temporary data."""
     limit = memory_limit()
     allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
     return ResourceError(
@@ -241,13 +244,11 @@ def numeric_columns(execute: Callable[[str], Any], rows: str, columns: Mapping[s
 
 
 def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
-    """Which rows of a frame or of columns in memory meet a condition."""
+    """Return which rows of a frame, or of columns in memory, meet a condition."""
     import duckdb
 
     require_condition(condition)
-    folder = TemporaryFolder()
-    try:
-        database = Database(1, (), folder)
+    with closing(TemporaryFolder()) as folder, closing(Database(1, (), folder)) as database:
         try:
             database.register("given", frame)
             kinds = database.execute("DESCRIBE SELECT * FROM given").fetchall()
@@ -259,14 +260,10 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
             return np.asarray(database.execute(query).fetchnumpy()["kept"], bool)
         except duckdb.Error as error:
             raise wrong_condition(condition, reason_of(error)) from None
-        finally:
-            database.close()
-    finally:
-        folder.close()
 
 
 def kind_of_database(source: Any) -> str | None:
-    """Which database an address or a file is of; None for anything else."""
+    """Return the kind of database that an address or a file is of; None for anything else."""
     if not isinstance(source, str | os.PathLike):
         return None
     text = os.fsdecode(source)

@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift._core import collapse
 from crowdsift.errors import InputError, ResourceError
@@ -30,9 +31,7 @@ from crowdsift.io.sql import kind_of_database, quoted
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from crowdsift.votes.labels import as_column
 
 _CHUNK = 1 << 21  # rows at a time
 _NEEDED = 80  # bytes per row that reading into memory takes, at its peak
@@ -78,7 +77,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
             votes[worker] = votes.get(worker, 0) + load
     workers = sorted(votes)
     loads = np.array([votes[worker] for worker in workers], np.int64)
-    return Labels(_objects(sorted(items)), _objects(workers), loads)
+    return Labels(as_column(sorted(items)), as_column(workers), loads)
 
 
 def by_range(rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]) -> list[NDArray[np.uint32]]:
@@ -103,19 +102,7 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 def plain_intake(rows: int, notes: tuple[str, ...] = ()) -> Intake:
     """Return the intake of files of which every row is a vote."""
-    return Intake(
-        format=PLAIN.name,
-        rows=rows,
-        used=rows,
-        empty=0,
-        duplicates=0,
-        set_aside=0,
-        left_out=0,
-        votes=rows,
-        both_bad=0,
-        reasons=(),
-        notes=notes,
-    )
+    return Intake(format=PLAIN.name, rows=rows, used=rows, votes=rows, notes=notes)
 
 
 class ParquetVotes(FileSource):
@@ -228,7 +215,7 @@ class ParquetVotes(FileSource):
 
     def _in_order(self, table: str) -> NDArray[np.object_]:
         found = self._query(f"SELECT label FROM {table} ORDER BY code").fetchnumpy()["label"]
-        return _objects(np.ma.getdata(found).tolist())
+        return as_column(np.ma.getdata(found).tolist())
 
 
 def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -273,9 +260,3 @@ def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
 
 def _mapped(work: Path) -> dict[str, Any]:
     return {name: np.memmap(work / name, kind, "r") for name, kind in _COLUMNS.items()}
-
-
-def _objects(labels: list[Any]) -> NDArray[np.object_]:
-    out = np.empty(len(labels), object)
-    out[:] = labels
-    return out

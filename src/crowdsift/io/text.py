@@ -21,14 +21,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from crowdsift.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DELIMITERS = ",\t;|"
 _HEAD = 1 << 20  # bytes that say what a file is

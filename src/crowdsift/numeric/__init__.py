@@ -1,12 +1,9 @@
 """Mathematics without state: likelihoods, distributions, dense algebra, metrics."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 # Nats by which one explanation must have more evidence than another to be preferred.
 MIN_LOG_BAYES_FACTOR = 3.0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 
 class Step(NamedTuple):

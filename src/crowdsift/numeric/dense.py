@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.threads import dense_algebra
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 _BLOCK = 32  # rows up to which a triangle is inverted as if it were full
 _TRIANGLE = 64  # and multiplied so

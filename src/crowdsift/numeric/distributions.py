@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import normal_cdf
 
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-
-    Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
+Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
 
 
 def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:

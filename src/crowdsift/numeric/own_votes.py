@@ -7,16 +7,14 @@ posterior in one dimension, which is integrated here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, smoothing
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 _NODES = 20  # of Gauss and Legendre, on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)

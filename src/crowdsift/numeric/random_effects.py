@@ -24,14 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.roots import expand_bracket, find_root
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
 
 MIN_VARIANCE = 1e-6  # below, effects do not differ: the variance is 0
 MAX_VARIANCE = 16.0

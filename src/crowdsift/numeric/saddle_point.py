@@ -8,14 +8,11 @@ t√K''(t). The chance of at least x is that of a normal variable of at least r*
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 _STEPS = 60
 _NEAR = 1e-3  # of t, below which x is next to the mean and the ratio u/w cancels

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 _LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
 _BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -15,8 +16,6 @@ import numpy as np
 from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from threadpoolctl import LibController
 
 

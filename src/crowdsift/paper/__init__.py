@@ -6,7 +6,7 @@ A new experiment is one new file and one line here.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from crowdsift.errors import RequestError
 from crowdsift.paper.ablations import Ablations
@@ -14,9 +14,6 @@ from crowdsift.paper.base import Experiment, Options
 from crowdsift.paper.real import Real
 from crowdsift.paper.spammers import Spammers
 from crowdsift.paper.synthetic import Synthetic
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "experiment", "requested"]
 

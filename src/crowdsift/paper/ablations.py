@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.fitting import Fit
 from crowdsift.models import model
 from crowdsift.paper.base import TITLES, Options, Page, RealExperiment, Record, Setting, fitted, judged
 from crowdsift.paper.figures import Figure, Line, Panel
 from crowdsift.paper.output import figure_link, markdown_table, share
 from crowdsift.paper.summary import Cell, Key, cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.fitting import Fit
 
 _SIGNED = tuple(tenth / 10 for tenth in range(-10, 11, 2))
 _POSITIVE = tuple(tenth / 10 for tenth in range(0, 11, 2))

@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.lab import datasets
 from crowdsift.models import DEFAULT as DEFAULT
 from crowdsift.models import Model
+from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.fitting import Fit
     from crowdsift.paper.figures import Figure
     from crowdsift.paper.summary import Standing
-    from crowdsift.votes.comparisons import Comparisons
 
 Setting = Mapping[str, Any]
 Record = dict[str, Any]  # setting, method, figures, seconds, note

@@ -7,14 +7,11 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift._version import __version__
 from crowdsift.io.files import write_folder
-from crowdsift.paper.base import EARLIER
-
-if TYPE_CHECKING:
-    from crowdsift.paper.base import Experiment, Page, Record
+from crowdsift.paper.base import EARLIER, Experiment, Page, Record
 
 FOLDER = "{folder}"  # stands in a page for the way to its figures and tables
 Files = dict[str, str | Iterable[bytes]]

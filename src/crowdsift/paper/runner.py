@@ -18,6 +18,7 @@ from crowdsift.io.files import write_folder
 from crowdsift.models import MODELS
 from crowdsift.numeric.threads import thread_count
 from crowdsift.paper import EXPERIMENTS, Options, experiment
+from crowdsift.paper.base import Experiment, Record, Setting
 from crowdsift.paper.figures import require_matplotlib
 from crowdsift.paper.output import FOLDER, Files, content, described, fits_wanted, write
 from crowdsift.paper.store import Store, made_with
@@ -25,8 +26,6 @@ from crowdsift.paper.summary import MARGIN
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
-
-    from crowdsift.paper.base import Experiment, Record, Setting
 
 #: Called with how much of the work is done, of how much, and how many settings of how many.
 Progress = Callable[[float, float, int, int], None]

@@ -14,15 +14,12 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.io.files import require_folder, write_folder
-from crowdsift.paper.base import Options
-
-if TYPE_CHECKING:
-    from crowdsift.paper.base import Experiment, Record, Setting
+from crowdsift.paper.base import Experiment, Options, Record, Setting
 
 _RUN = "run.json"
 _FINISHED = "finished.jsonl"

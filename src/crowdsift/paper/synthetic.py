@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.lab.simulation import Simulation
 from crowdsift.models import model
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
@@ -27,11 +28,6 @@ from crowdsift.paper.summary import (
     seeds_text,
     standing,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.lab.simulation import Simulation
 
 #: Its name among the methods of an experiment; it is none of `crowdsift.models.MODELS`.
 ORACLE = "oracle"

@@ -8,25 +8,21 @@ Marley and Louviere 2005).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
+from crowdsift.votes.comparisons import Comparisons, EncodedVotes
 from crowdsift.votes.graph import for_lower
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.comparisons import Comparisons, EncodedVotes
-
-    Vector = NDArray[np.float64]
-    Codes = NDArray[np.int64]
-    Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
+Vector = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
 
 _DIRECT = 1e-3  # of what could go to the pair of the best and the worst item
 NOT_RANKED = inf  # the rank of an item that was shown and is below all that were ranked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log2
@@ -23,12 +23,10 @@ from crowdsift.votes.labels import By, key_of, merge
 from crowdsift.votes.source import MOST_WEIGHT, ArraySource, Backend, first_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from crowdsift.votes.choices import Choices
     from crowdsift.votes.panels import Panels
 
-    Columns = Sequence[NDArray[np.generic]]
+Columns = Sequence[NDArray[np.generic]]
 
 _ROWS = 1 << 22  # of a part: 64 MB of votes
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.votes.comparisons import frozen
+from crowdsift.votes.comparisons import Comparisons, frozen
 from crowdsift.votes.labels import as_column, factorize, merge
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.comparisons import Comparisons
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift import _core
 from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Codes = NDArray[np.int64]
+Codes = NDArray[np.int64]
 
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+_COUNTS = (
+    *("rows", "used", "empty", "duplicates", "set_aside", "left_out"),
+    *("votes", "both_bad", "known", "repeated"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,37 +75,16 @@ class Intake:
         reasons.update(dict(other.reasons))
         return Intake(
             format=self.format if self.format == other.format else "several",
-            rows=self.rows + other.rows,
-            used=self.used + other.used,
-            empty=self.empty + other.empty,
-            duplicates=self.duplicates + other.duplicates,
-            set_aside=self.set_aside + other.set_aside,
-            left_out=self.left_out + other.left_out,
-            votes=self.votes + other.votes,
-            both_bad=self.both_bad + other.both_bad,
             reasons=tuple(reasons.most_common()),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
-            known=self.known + other.known,
-            repeated=self.repeated + other.repeated,
+            **{name: getattr(self, name) + getattr(other, name) for name in _COUNTS},
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a summary."""
-        return {
-            "format": self.format,
-            "rows": self.rows,
-            "used": self.used,
-            "empty": self.empty,
-            "duplicates": self.duplicates,
-            "set_aside": self.set_aside,
-            "left_out": self.left_out,
-            "votes": self.votes,
-            "both_bad": self.both_bad,
-            "reasons": dict(self.reasons),
-            "notes": list(self.notes),
-            "known": self.known,
-            "repeated": self.repeated,
-        }
+        names = [each.name for each in fields(self) if each.name != "work_seconds"]
+        record = {name: getattr(self, name) for name in names}
+        return {**record, "reasons": dict(self.reasons), "notes": list(self.notes)}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Intake:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 _TINY = 1e-9  # of a column's size: what varies less is constant
 

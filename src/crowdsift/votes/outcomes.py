@@ -8,18 +8,15 @@ shared as p to 1 - p.
 from __future__ import annotations
 
 from math import lgamma
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
+from crowdsift.votes.comparisons import Comparisons
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.comparisons import Comparisons
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 # How many votes of the common rate a worker's own are mixed with: the likeliest of these.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)

@@ -14,15 +14,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.votes.labels import merge
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DIGITS = 24
 _PSEUDONYM = re.compile(rf"worker-[0-9a-f]{{{_DIGITS}}}")

@@ -10,16 +10,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain, shown
 from crowdsift.votes.replies import prompt_label, reply_label
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
 LIMITS = {
