@@ -42,14 +42,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.dimensions import Crowd
+    from crowdsift.engines.grid import Factoriser
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
     Rows = NDArray[np.float32]
-    from crowdsift.engines.grid import Factoriser
-
-_Priors = tuple["Vector", "Vector", "Vector"] | None
 
 
 class CpuGrid:
@@ -89,29 +87,25 @@ class CpuSites:
         self.pairs_held: float = inner.pairs_held
 
     def update(self, given: SitePass) -> SiteUpdate:
-        levels, prior, means = (vector(each) for each in given[:3])
-        marked = None if given.workers is None else np.ascontiguousarray(given.workers, np.uint8)
-        found = self._inner.update(
-            levels, prior, means, given.damping, given.clip, *given.side, _priors(given.own), marked
-        )
-        self._votes.counter.passes += 1.0 if marked is None else self._votes.share(marked)
+        levels, prior, means, side, damping, clip, own, workers = given
+        marked = None if workers is None else workers.astype(np.uint8)
+        found = self._inner.update(levels, prior, means, damping, clip, *side, own, marked)
+        self._votes.counter.passes += 1.0 if workers is None else self._votes.share(workers)
         return SiteUpdate(*found)
 
     def type_counts(self, prior: Vector) -> Vector:
-        return self._inner.type_counts(vector(prior))
+        return self._inner.type_counts(prior)
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
-        found = self._inner.posteriors(vector(prior), begin, max(begin, end), _priors(own))
-        return TypePosteriors(*found)
+        return TypePosteriors(*self._inner.posteriors(prior, begin, max(begin, end), own))
 
     def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
-        found = self._inner.marginals(vector(prior), begin, max(begin, end), chosen, _priors(own))
-        return TypeMarginals(*found)
+        return TypeMarginals(*self._inner.marginals(prior, begin, max(begin, end), chosen, own))
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
-        return self._inner.quantiles(vector(points), vector(masses), vector(levels), vector(atom))
+        return self._inner.quantiles(points, masses, levels, atom)
 
     def refine(self) -> int:
         return self._inner.refine()
@@ -120,20 +114,17 @@ class CpuSites:
         return self._inner.pair_sums()
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        laplacian, rhs, log_pairs = self._inner.system(vector(shared), pair_effect)
+        laplacian, rhs, log_pairs = self._inner.system(shared, pair_effect)
         return SiteSystem(CpuLaplacian(laplacian), rhs, log_pairs)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        return PairPosteriors(*self._inner.pair_posteriors(vector(means)))
+        return PairPosteriors(*self._inner.pair_posteriors(means))
 
     def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        self._inner.set_pair_variances(
-            None if variances is None else vector(variances), None if shared is None else vector(shared)
-        )
+        self._inner.set_pair_variances(variances, shared)
 
     def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
-        found = self._inner.propagate(vector(precision), vector(settled), fresh, last)
-        return Messages(*found)
+        return Messages(*self._inner.propagate(precision, settled, fresh, last))
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         self._inner.transform(scale, flip, clip, grids)
@@ -148,24 +139,10 @@ class CpuSites:
         return VoteSites(*self._inner.vote_sites())
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        tau, nu, side_tau, side_nu = (
-            np.ascontiguousarray(part, np.float32) for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
-        )
-        low, high = vector(sites.low), vector(sites.high)
-        self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
+        self._inner.set_vote_sites(*sites[4:], half)
 
     def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
-        reliability, width, side, side_variance = (vector(column) for column in points)
-        return self._inner.pair_likelihood(
-            vector(differences), vector(variances), reliability, width, side, side_variance
-        )
-
-
-def _priors(own: WorkerPriors | None) -> _Priors:
-    """Return priors of workers' own as the core takes them."""
-    if own is None:
-        return None
-    return vector(own.masses), vector(own.side_mean), vector(own.side_variance)
+        return self._inner.pair_likelihood(differences, variances, *points)
 
 
 # Up to _DENSE_ITEMS items a dense factorisation takes a tenth of a second. It replaces a sparse one of _DENSE_WORK
@@ -224,11 +201,6 @@ class _Dense:
         return items, pairs, log_determinant, bool((pairs > 0.0).all())
 
 
-def vector(values: Vector) -> Vector:
-    """Return an array as the core takes it: contiguous, in double precision."""
-    return np.ascontiguousarray(values, np.float64)
-
-
 class CpuVotes(CountedVotes):
     """The votes in the core, and how many passes went over them."""
 
@@ -238,9 +210,21 @@ class CpuVotes(CountedVotes):
         self.core, self.facts, self._rows = core, facts, rows
         super().__init__(counted_with)
 
-    def share(self, workers: NDArray[np.uint8]) -> float:
+    def share(self, workers: NDArray[np.bool_]) -> float:
         """Return the share of the votes that these workers have."""
-        return float(self._rows @ (workers != 0)) / max(float(self._rows.sum()), 1.0)
+        return float(self._rows @ workers) / max(float(self._rows.sum()), 1.0)
+
+
+class _Passes:
+    """A capability of the engine."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def _pass(self) -> _core.Core:
+        """Count a pass over all votes and return the core, which makes it."""
+        self._votes.counter.passes += 1
+        return self._votes.core
 
 
 class CpuProducts:
@@ -251,7 +235,7 @@ class CpuProducts:
 
     def multiply(self, v: Vector) -> Vector:
         self._votes.counter.passes += 1
-        return self._product(vector(v))
+        return self._product(v)
 
     def diagonal(self) -> Vector:
         # By a separate pass.
@@ -275,7 +259,7 @@ class CpuOperator(CpuProducts):
         self._inner = inner
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        found = Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
+        found = Solution(*self._inner.solve(rhs, start, shift, tolerance, most))
         self._votes.counter.passes += found.iterations + 2
         return found
 
@@ -287,7 +271,7 @@ class CpuLaplacian:
         self._inner = inner
 
     def multiply(self, v: Vector) -> Vector:
-        return self._inner.multiply(vector(v))
+        return self._inner.multiply(v)
 
     def diagonal(self) -> Vector:
         return self._inner.diagonal()
@@ -296,26 +280,21 @@ class CpuLaplacian:
         return WeightedPairs(*self._inner.pairs())
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        return Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
+        return Solution(*self._inner.solve(rhs, start, shift, tolerance, most))
 
     def solve_rows(self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000) -> Rows:
-        rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
         return self._inner.solve_rows(rhs, start, shift, tolerance, most)
 
     def pair_distances(self, rows: Rows) -> Vector:
-        return self._inner.pair_distances(np.ascontiguousarray(rows, np.float32))
+        return self._inner.pair_distances(rows)
 
 
-class CpuLikelihood:
+class CpuLikelihood(_Passes):
     """Likelihoods with parameters of workers."""
 
-    def __init__(self, votes: CpuVotes) -> None:
-        self._votes = votes
-
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
-        self._votes.counter.passes += 1
-        value, items, workers, blocks, schur = self._votes.core.derivatives(likelihood, vector(scores), vector(theta))
-        return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
+        found = self._pass().derivatives(likelihood, scores, theta)
+        return Curvature(*found[:-1], CpuSchur(self._votes, found[-1]))
 
     def fit_workers(
         self,
@@ -328,10 +307,7 @@ class CpuLikelihood:
         bounds: tuple[float, float],
         tolerance: float = 1e-9,
     ) -> Vector:
-        self._votes.counter.passes += 1
-        return self._votes.core.fit_workers(
-            likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
-        )
+        return self._pass().fit_workers(likelihood, scores, theta, centre, penalty, *bounds, tolerance)
 
 
 class CpuSchur:
@@ -344,14 +320,11 @@ class CpuSchur:
         if inverse is None:
             self._votes.counter.passes += 1
             return CpuLaplacian(self._inner.laplacian())
-        return CpuOperator(self._votes, self._inner.reduced(vector(inverse)))
+        return CpuOperator(self._votes, self._inner.reduced(inverse))
 
 
-class CpuDimensions:
+class CpuDimensions(_Passes):
     """Votes in several dimensions."""
-
-    def __init__(self, votes: CpuVotes) -> None:
-        self._votes = votes
 
     def update(
         self,
@@ -365,30 +338,15 @@ class CpuDimensions:
         part: int,
         caution: float,
     ) -> DimensionUpdate:
-        """One pass of variational Bayes; see the protocol."""
-        self._votes.counter.passes += 1
-        found = self._votes.core.update_dimensions(
-            vector(positions),
-            vector(covariance),
-            *_crowd(crowd),
-            vector(weights),
-            vector(second),
-            vector(width),
-            self._votes.facts.n_gold,
-            ties,
-            part,
-            caution,
+        found = self._pass().update_dimensions(
+            positions, covariance, *crowd, weights, second, width, self._n_gold, ties, part, caution
         )
         return DimensionUpdate(*found[:-1], CpuBlocks(self._votes, found[-1]))
 
     def residuals(
         self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool, part: int
     ) -> CpuProducts:
-        """Products of residuals; see the protocol."""
-        self._votes.counter.passes += 1
-        found = self._votes.core.dimension_residuals(
-            vector(positions), vector(weights), vector(width), vector(taken), self._votes.facts.n_gold, ties, part
-        )
+        found = self._pass().dimension_residuals(positions, weights, width, taken, self._n_gold, ties, part)
         return CpuProducts(self._votes, found.multiply, found.diagonal)
 
     def log_probability(
@@ -401,55 +359,22 @@ class CpuDimensions:
         ties: bool,
         part: int,
     ) -> tuple[float, float]:
-        """Return predictions of votes; see the protocol."""
-        self._votes.counter.passes += 1
-        return self._votes.core.dimension_loss(
-            vector(positions),
-            vector(covariance),
-            vector(weights),
-            vector(second),
-            vector(width),
-            self._votes.facts.n_gold,
-            ties,
-            part,
-        )
+        return self._pass().dimension_loss(positions, covariance, weights, second, width, self._n_gold, ties, part)
 
     def class_evidence(
         self, positions: Vector, covariance: Vector, crowd: Crowd, weights: Vector, width: Vector, ties: bool
     ) -> Vector:
-        """Return evidence of classes; see the protocol."""
-        self._votes.counter.passes += 1
-        return self._votes.core.dimension_classes(
-            vector(positions),
-            vector(covariance),
-            *_crowd(crowd),
-            vector(weights),
-            vector(width),
-            self._votes.facts.n_gold,
-            ties,
-        )
+        return self._pass().dimension_classes(positions, covariance, *crowd, weights, width, self._n_gold, ties)
 
     def response(
         self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
     ) -> Vector:
-        """Return curvature with weights eliminated; see the protocol."""
-        self._votes.counter.passes += 1
         none = np.zeros((*positions.shape, positions.shape[1]))
-        return self._votes.core.dimension_response(
-            vector(positions),
-            none,
-            *_crowd(crowd),
-            vector(weights),
-            vector(shares),
-            vector(width),
-            self._votes.facts.n_gold,
-            ties,
-        )
+        return self._pass().dimension_response(positions, none, *crowd, weights, shares, width, self._n_gold, ties)
 
-
-def _crowd(crowd: Crowd) -> tuple[Vector, Vector, Vector, float, float]:
-    mean, precision, log_shares = (vector(each) for each in crowd[:3])
-    return mean, precision, log_shares, crowd.one_sided, crowd.gold
+    @property
+    def _n_gold(self) -> int:
+        return self._votes.facts.n_gold
 
 
 class CpuBlocks(CpuProducts):
@@ -460,19 +385,14 @@ class CpuBlocks(CpuProducts):
         self._inner = inner
 
     def pairs(self) -> WeightedPairs:
-        """Return a D x D block per pair; see the protocol."""
         return WeightedPairs(*self._inner.pairs())
 
 
-class CpuCounts:
+class CpuCounts(_Passes):
     """Tallies."""
 
-    def __init__(self, votes: CpuVotes) -> None:
-        self._votes = votes
-
     def tally(self, rank: Vector) -> Tally:
-        self._votes.counter.passes += 1
-        found = self._votes.core.tally(vector(rank))
+        found = self._pass().tally(rank)
         appearances, wins = found[5:]
         return Tally(*found, appearances - wins)
 
@@ -481,21 +401,16 @@ class CpuCounts:
         return CpuProducts(self._votes, lambda x: core.margin_flow(x, prior), lambda: np.zeros(k))
 
 
-class CpuSlopes:
+class CpuSlopes(_Passes):
     """The logistic model with a slope for every worker."""
 
-    def __init__(self, votes: CpuVotes) -> None:
-        self._votes = votes
-
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
-        self._votes.counter.passes += 1
-        return self._votes.core.log_likelihood(vector(scores), vector(slopes))
+        return self._pass().log_likelihood(scores, slopes)
 
     def profile(
         self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *, resolution: float = 0.0
     ) -> Profile:
-        self._votes.counter.passes += 1
-        core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
+        core = self._pass()
         if prior is None:
             if (slopes != slopes[0]).any():
                 raise ValueError("without a prior all slopes must be equal")
@@ -506,20 +421,15 @@ class CpuSlopes:
         return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
-        self._votes.counter.passes += 1
-        value, gradient, information, laplacian = self._votes.core.curvature(vector(scores), vector(slopes))
-        return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
+        found = self._pass().curvature(scores, slopes)
+        return ScoreCurvature(*found[:-1], CpuLaplacian(found[-1]))
 
 
-class CpuEM:
+class CpuEM(_Passes):
     """Pólya-Gamma EM."""
 
-    def __init__(self, votes: CpuVotes) -> None:
-        self._votes = votes
-
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
-        self._votes.counter.passes += 1
-        inner, value, precision, laplacian, rhs = self._votes.core.e_step(vector(scores), vector(slopes), resolution)
+        inner, value, precision, laplacian, rhs = self._pass().e_step(scores, slopes, resolution)
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
         return CpuEStep(self._votes, inner, value, precision, system)
 
@@ -535,7 +445,7 @@ class CpuEStep:
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
         self._votes.counter.passes += 1
-        slopes, laplacian, rhs = self._inner.regress(vector(scores), ridge)
+        slopes, laplacian, rhs = self._inner.regress(scores, ridge)
         return slopes, ItemSystem(CpuLaplacian(laplacian), rhs)
 
 
