@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.engines.fused import FusedSites, SummedSites, TypeMarginals
-from crowdsift.engines.grid import TypePosteriors, WorkerPoints, mirrored
+from crowdsift.engines.grid import WorkerPoints, mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,14 +63,8 @@ class TypeSummary(NamedTuple):
         spread, reliability = self.spread * factor, self.points.reliability
         same = reliability is self.spread
         points = self.points._replace(reliability=spread if same else reliability * factor)
-        return self._replace(
-            mean=self.mean * factor,
-            sd=self.sd * factor,
-            lower=self.lower * factor,
-            upper=self.upper * factor,
-            spread=spread,
-            points=points,
-        )
+        scaled = {name: getattr(self, name) * factor for name in ("mean", "sd", "lower", "upper")}
+        return self._replace(**scaled, spread=spread, points=points)
 
 
 def summarise(
@@ -82,42 +76,48 @@ def summarise(
         whole = sites.summary(prior.masses, _QUANTILES)
         if whole is not None:
             return _of_reliabilities(whole)
-    if isinstance(sites, SummedSites):
-        parts = _of_marginals(sites, prior, sides, own)
-    else:
-        parts = _of_posteriors(sites, prior, sides, own)
-    points = WorkerPoints(*_joined([part.points for part in parts]))
-    joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
-    return TypeSummary(**joined, points=points)
-
-
-def _of_marginals(
-    sites: SummedSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
-) -> list[TypeSummary]:
     parts = []
-    for begin in range(0, len(sides[0]), _WORKERS):
-        rows = slice(begin, min(begin + _WORKERS, len(sides[0])))
-        found = sites.marginals(prior.masses, rows, 0 if _plain(prior) else _POINTS, own)
-        p_side_only = found.side_only.sum(axis=1)
-        limits = sites.quantiles(found.points, found.reliability, _QUANTILES, p_side_only)
-        parts.append(_summary(prior, found, sides[0][rows], sides[1][rows], limits))
-    return parts
+    for rows in _ranges(sites, prior, n_workers):
+        found = _marginals(sites, prior.masses, prior.types, rows, 0 if _plain(prior) else _POINTS, own)
+        parts.append(_summary(prior, found, sides[0][rows], sides[1][rows], _limits(sites, found)))
+    points = WorkerPoints(*_joined([part.points for part in parts]))
+    return TypeSummary._make([*_joined([part[:-1] for part in parts]), points])
 
 
-def _of_posteriors(
-    sites: TypeSites, prior: WorkerPrior, sides: tuple[Vector, Vector], own: WorkerPriors | None
-) -> list[TypeSummary]:
-    chunk = max(_NUMBERS // len(prior.masses), 1)
-    parts: list[TypeSummary] = []
-    for begin in range(0, len(sides[0]), chunk):
-        some = slice(begin, min(begin + chunk, len(sides[0])))
-        found = sites.posteriors(prior.masses, some, own)
-        rows: tuple[Vector, ...] = (*found, *(each[some] for each in sides))
-        if isinstance(sites, FusedSites) and len(found.points) >= _MANY:
-            limits = sites.quantiles(*_by_reliability(found, prior.types))  # faster where these are
-            rows = rows if limits is None else (*rows, limits)
-        parts += by_blocks(sites, rows, partial(_block, prior))
-    return parts
+def _ranges(sites: TypeSites, prior: WorkerPrior, n_workers: int) -> list[slice]:
+    """Return ranges of workers whose posteriors are in memory at once."""
+    size = _WORKERS if isinstance(sites, SummedSites) else max(_NUMBERS // len(prior.masses), 1)
+    return [slice(begin, min(begin + size, n_workers)) for begin in range(0, n_workers, size)]
+
+
+def _marginals(
+    sites: TypeSites, masses: Vector, types: WorkerTypes, rows: slice, chosen: int, own: WorkerPriors | None = None
+) -> TypeMarginals:
+    """Return marginals of the posteriors of some workers, by the engine where it offers them."""
+    if isinstance(sites, SummedSites):
+        return sites.marginals(masses, rows, chosen, own)
+    posteriors = sites.posteriors(masses, rows, own)
+    return TypeMarginals(*_joined(_by_blocks(sites, posteriors, partial(_of_types, len(types.widths), chosen))))
+
+
+def _of_types(widths: int, count: int, points: Vector, masses: Vector) -> TypeMarginals:
+    regular = widths * points.shape[1]
+    by_width = masses[:, :regular].reshape(len(points), -1, points.shape[1])
+    chosen = chosen_types(masses, count) if count else np.zeros((len(points), 0), np.int64)
+    return TypeMarginals(points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:], chosen)
+
+
+def _limits(sites: TypeSites, found: TypeMarginals) -> Vector:
+    """Return the quantiles of reliabilities, by the engine where it is faster."""
+    at = found.points, found.reliability, found.side_only.sum(axis=1)
+    limits = None
+    if isinstance(sites, SummedSites) or (isinstance(sites, FusedSites) and len(at[0]) >= _MANY):
+        limits = sites.quantiles(at[0], at[1], _QUANTILES, at[2])
+    if limits is None:
+        limits = np.concatenate(
+            _by_blocks(sites, at, lambda points, *held: quantiles(points, held[0], _QUANTILES, held[1]))
+        )
+    return limits
 
 
 def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
@@ -138,7 +138,7 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
     )
 
 
-def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
+def _by_blocks(sites: TypeSites, columns: Sequence[Vector], work: Callable[..., Any]) -> list[Any]:
     """Apply `work` to blocks of rows that are small enough to stay in a cache."""
     # By several threads where the engine leaves the host's cores idle.
     rows = max(_BLOCK // columns[0].shape[1], 1)
@@ -150,34 +150,8 @@ def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[...,
         return list(pool.map(lambda block: work(*block), blocks))
 
 
-def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, ...]:
-    """Return reliabilities, their masses, levels of quantiles, and masses of side-only types."""
-    rows, points = found.points.shape
-    regular = len(types.widths) * points
-    masses = found.masses[:, :regular].reshape(rows, -1, points).sum(axis=1)
-    return found.points, masses, _QUANTILES, found.masses[:, regular:].sum(axis=1)
-
-
-def _joined(parts: list[Any]) -> Iterator[Vector]:
+def _joined(parts: list[Any]) -> Iterator[Any]:
     return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
-
-
-def _block(
-    prior: WorkerPrior,
-    points: Vector,
-    masses: Vector,
-    side_mean: Vector,
-    side_variance: Vector,
-    limits: Vector | None = None,
-) -> TypeSummary:
-    rows, count = points.shape
-    regular = len(prior.types.widths) * count
-    by_width = masses[:, :regular].reshape(rows, -1, count)
-    chosen = np.zeros((rows, 0), np.int64)
-    if not _plain(prior):
-        chosen = chosen_types(masses, _POINTS).astype(np.int64)
-    found = TypeMarginals(points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:], chosen)
-    return _summary(prior, found, side_mean, side_variance, limits)
 
 
 def _plain(prior: WorkerPrior) -> bool:
@@ -185,15 +159,13 @@ def _plain(prior: WorkerPrior) -> bool:
 
 
 def _summary(
-    prior: WorkerPrior, found: TypeMarginals, side_mean: Vector, side_variance: Vector, limits: Vector | None = None
+    prior: WorkerPrior, found: TypeMarginals, side_mean: Vector, side_variance: Vector, limits: Vector
 ) -> TypeSummary:
     widths, side_only, side_only_widths, sided = prior.types
     masses, side_masses = found.reliability, found.side_only
     p_side_only = side_masses.sum(axis=1)
     mean = np.sum(found.points * masses, axis=1)
     square = np.sum(found.points**2 * masses, axis=1)
-    if limits is None:
-        limits = quantiles(found.points, masses, _QUANTILES, p_side_only)
     width = found.width @ widths + side_masses @ side_only_widths
     side, side_sd = np.zeros(len(mean)), np.zeros(len(mean))
     if sided:
@@ -291,33 +263,22 @@ def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_worke
     classes[: len(beta)] = _class_of(beta, typical)
     held = np.bincount(classes, prior.masses)
     even = prior.masses / (len(held) * np.maximum(held, SMALLEST))[classes]
-    side_only = len(prior.masses) - len(beta)
     if isinstance(sites, FusedSites):
         whole = sites.class_masses(even, 0.25 * typical)
         if whole is not None:
             return np.asarray(np.log(np.maximum(whole, SMALLEST)))
-    if isinstance(sites, SummedSites):
-        marginals = sites.marginals(even, slice(0, n_workers), 0)
-        columns = (marginals.points, np.concatenate([marginals.reliability, marginals.side_only], axis=1))
-        masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
-        return np.asarray(np.log(np.maximum(masses, SMALLEST)))
-    result = np.empty((n_workers, len(held)))
-    chunk = max(_NUMBERS // len(prior.masses), 1)
-    for begin in range(0, n_workers, chunk):
-        end = min(begin + chunk, n_workers)
-        found = sites.posteriors(even, slice(begin, end))
-        parts = by_blocks(sites, tuple(found), partial(_masses, typical, side_only))
-        result[begin:end] = np.concatenate(parts)
-    return np.asarray(np.log(np.maximum(result, SMALLEST)))
+    parts: list[Vector] = []
+    for rows in _ranges(sites, prior, n_workers):
+        found = _marginals(sites, even, prior.types, rows, 0)
+        parts += _by_blocks(sites, (found.points, found.reliability, found.side_only), partial(_masses, typical))
+    return np.asarray(np.log(np.maximum(np.concatenate(parts), SMALLEST)))
 
 
-def _masses(typical: float, side_only: int, points: Vector, masses: Vector) -> Vector:
-    regular = masses[:, : masses.shape[1] - side_only]
-    by_reliability = regular.reshape(len(points), -1, points.shape[1]).sum(axis=1)
+def _masses(typical: float, points: Vector, masses: Vector, side_only: Vector) -> Vector:
     own = _class_of(points, typical)
-    columns = [np.sum(by_reliability * (own == number), axis=1) for number in range(3)]
-    if side_only:
-        columns.append(masses[:, regular.shape[1] :].sum(axis=1))
+    columns = [np.sum(masses * (own == number), axis=1) for number in range(3)]
+    if side_only.shape[1]:
+        columns.append(side_only.sum(axis=1))
     return np.stack(columns, axis=1)
 
 
