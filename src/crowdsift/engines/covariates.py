@@ -42,12 +42,7 @@ class CovariatePasses:
 
     def __init__(self, votes: CovariateVotes, threads: int | None = None) -> None:
         self._core = _core.CovariatePasses(
-            votes.starts.astype(np.int64),
-            np.ascontiguousarray(votes.C),
-            np.ascontiguousarray(votes.n, np.float64),
-            np.ascontiguousarray(votes.side, np.float64),
-            votes.tied.astype(np.uint8),
-            thread_count(threads),
+            votes.starts, votes.C, votes.n, votes.side, votes.tied.astype(np.uint8), thread_count(threads)
         )
 
     def messages(
@@ -58,18 +53,12 @@ class CovariatePasses:
         `m` and `v` are the cavities of d, integrated over; `gamma` are coefficients, workers x types x covariates.
         Side-only types have no derivatives.
         """
-        m, v, gamma = (np.ascontiguousarray(each) for each in (m, v, gamma))
-        return self._core.messages(*_values(types), m, v, gamma, wanted.astype(np.uint8))
+        regular = types.regular.astype(np.uint8)
+        return self._core.messages(*types[:3], regular, m, v, gamma, wanted.astype(np.uint8))
 
     def moments(self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector) -> tuple[Vector, Vector]:
         """Return α and λ of every vote in the means of (d, η), averaged over types of mass q.
 
         `m` and `V` are the joint cavities; a type's η is c·`shift` beside their mean.
         """
-        m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
-        return self._core.moments(*_values(types), m, V, shift, q, MIN_TYPE_MASS)
-
-
-def _values(types: TypeValues) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
-    beta, width, only = (np.ascontiguousarray(each, np.float64) for each in types[:3])
-    return beta, width, only, types.regular.astype(np.uint8)
+        return self._core.moments(*types[:3], types.regular.astype(np.uint8), m, V, shift, q, MIN_TYPE_MASS)

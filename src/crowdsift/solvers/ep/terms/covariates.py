@@ -104,7 +104,7 @@ def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation
         start.means.copy(),
         settings,
         base.rule.progress,
-        JointFactorisation(sites),
+        sites,
         variances=np.ones(len(start.means)),
     )
     sites.set_item_variances(start.variances)
@@ -124,29 +124,6 @@ def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
     return replace(prior, masses=np.concatenate([regular * (1.0 - only.sum()), only]), types=types)
 
 
-class JointFactorisation:
-    """Exact variances under the joint Gaussian of scores and coefficients of these sites."""
-
-    def __init__(self, sites: CovariateSites) -> None:
-        self._sites = sites
-
-    def variances(
-        self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
-    ) -> PairVariances:
-        """See `crowdsift.solvers.ep.items.Factorisation`."""
-        size = len(laplacian.diagonal())
-        matrix = laplacian.multiply(np.eye(size)) + np.eye(size)
-        try:
-            log_determinant = inverse_root(matrix)[1]
-        except np.linalg.LinAlgError:
-            return PairVariances(np.ones(size), 0.0, False)
-        return self._sites.joint_variances(log_determinant)
-
-    def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
-        """Return True: the variances are always exact."""
-        return True
-
-
 def within_reach(A: Vector, V: Vector) -> Vector:
     """Reduce A where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
     # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a covariance and a
@@ -160,22 +137,22 @@ def within_reach(A: Vector, V: Vector) -> Vector:
 
 def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector]:
     """Return mean and covariance without a site: (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V, and (I - Vτ)⁻¹(E - Vν)."""
-    tau = within_reach(tau, V)
-    left = _identity_less(V, tau)
-    mean = _solve(left, E - _times(V, nu))
-    one = _solve(left, V[:, :2])
-    two = _solve(left, V[:, 1:])
-    return mean, np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
+    covariance, mean = _inflated(V, within_reach(tau, V), E - _times(V, nu))
+    return mean, covariance
 
 
 def sites_of_moments(alpha: Vector, curvature: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
     """Return precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
     # α is the gradient and -λ the Hessian of log Z in the cavity's mean.
     curvature = within_reach(curvature, V)
-    left = _identity_less(curvature, V)  # I - λV, whose inverse times λ is λ(I - Vλ)⁻¹
-    one, two = _solve(left, curvature[:, :2]), _solve(left, curvature[:, 1:])
-    tau = np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
-    return tau, _solve(left, alpha + _times(curvature, m))
+    return _inflated(curvature, V, alpha + _times(curvature, m))
+
+
+def _inflated(A: Vector, B: Vector, x: Vector) -> tuple[Vector, Vector]:
+    """Return (I - AB)⁻¹A, which is symmetric, and (I - AB)⁻¹x."""
+    left = _identity_less(A, B)
+    one, two = _solve(left, A[:, :2]), _solve(left, A[:, 1:])
+    return np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1), _solve(left, x)
 
 
 def positive(A: Vector) -> Vector:
@@ -332,15 +309,7 @@ def eliminate(
 ) -> Elimination:
     """Workers eliminated from the joint Gaussian of these sites, votes ordered by worker."""
     K, P, root = n_items, C.shape[1], np.sqrt(variance)
-    F = np.stack(
-        [
-            np.stack([np.bincount(worker, n * tau[:, 2] * C[:, p] * C[:, q], n_workers) for q in range(P)], axis=1)
-            for p in range(P)
-        ],
-        axis=1,
-    )
-    parts = [np.bincount(worker, n * nu[:, 1] * C[:, p], n_workers) for p in range(P)]
-    f: Vector = np.stack(parts, axis=1).astype(np.float64)
+    F, f = _squares(worker, n * tau[:, 2], C, n_workers), _sums(worker, n * nu[:, 1], C, n_workers)
     X = np.zeros((n_workers, K + P, P))
     for p in range(P):
         cross = n * tau[:, 1] * C[:, p]
@@ -373,6 +342,17 @@ def eliminate(
     return Elimination(
         whole[np.ix_(used, used)], rhs[used], X, M, f, root, free, K, log_workers if proper else -np.inf, proper
     )
+
+
+def _sums(worker: NDArray[np.integer], weight: Vector, C: Vector, count: int) -> Vector:
+    """Return Σ weight·c over the votes of every worker."""
+    columns = [np.bincount(worker, weight * C[:, p], count) for p in range(C.shape[1])]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _squares(worker: NDArray[np.integer], weight: Vector, C: Vector, count: int) -> Vector:
+    """Return Σ weight·ccᵀ over the votes of every worker."""
+    return np.stack([_sums(worker, weight * C[:, p], C, count) for p in range(C.shape[1])], axis=1)
 
 
 class Effects(NamedTuple):
@@ -409,9 +389,10 @@ class CovariateSites:
         assert votes.features is not None
         turn = np.where(back, -1.0, 1.0)
         C = votes.features[rows].astype(np.float64) * turn[:, None]
-        self._before_gold, self._gold = votes.n_workers - votes.n_gold, votes.n_gold
-        side = np.where(worker[rows] < self._before_gold, turn, 0.0)
+        before_gold = votes.n_workers - votes.n_gold
+        side = np.where(worker[rows] < before_gold, turn, 0.0)
         starts = np.searchsorted(worker[rows], np.arange(votes.n_workers + 1))
+        self._voted = (np.diff(starts) > 0) & (np.arange(votes.n_workers) < before_gold)  # gold apart
         self._votes = CovariateVotes(worker[rows], starts, C, n, tied[rows], side)
         self._winner = np.where(back, votes.second[rows], votes.first[rows]).astype(np.int64)
         self._loser = np.where(back, votes.first[rows], votes.second[rows]).astype(np.int64)
@@ -428,16 +409,14 @@ class CovariateSites:
         self.laplace: WorkerLaplace | None = None
         self._eliminated: Elimination | None = None
         self.joint: JointPosterior | None = None
-        self.n_votes, self.n_pairs = float(len(rows)), float(self._count_pairs())
+        pairs = np.unique(pair_keys(self._winner, self._loser, self._n_items))
+        self.n_votes, self.n_pairs = float(len(rows)), float(len(pairs))
         self.pairs_held = self.n_pairs
 
     def set_item_variances(self, variances: Vector) -> None:
         """Variances of differences from those of items, to begin with."""
         self._V = self._V.copy()
         self._V[:, 0] = variances[self._winner] + variances[self._loser]
-
-    def _count_pairs(self) -> int:
-        return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
     def update(self, given: SitePass) -> SiteUpdate:
         """Return messages of types with their own coefficients, and sites on (d, η)."""
@@ -472,14 +451,13 @@ class CovariateSites:
             self._tau = self._tau + damping * (share * tau - self._tau)
             self._nu = self._nu + damping * (share * nu - self._nu)
             self._learn(among, regular)
-        counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         none = np.zeros(len(q))
         return SiteUpdate(
-            self._counts(q, counted),
+            self._counts(q),
             float(log_messages.sum()),
             log_sites,
             types.gold_margin(np.ones(len(q), bool)),
-            np.where(counted, regular, 0.0),
+            np.where(self._voted, regular, 0.0),
             none,
             none,
         )
@@ -501,20 +479,11 @@ class CovariateSites:
         a = 1.0 + A * v
         constant = -0.5 * np.log(a) + 0.5 * (v * hd**2 + 2.0 * m * hd - A * m**2) / a
         bend, slope = D - v * B**2 / a, he - B * (m + v * hd) / a
-        n, C, count = votes.n, votes.C, len(votes.starts) - 1
-        P = C.shape[1]
-        F = np.stack(
-            [
-                np.stack([np.bincount(votes.worker, n * bend * C[:, p] * C[:, q], count) for q in range(P)], axis=1)
-                for p in range(P)
-            ],
-            axis=1,
-        )
-        f = np.stack([np.bincount(votes.worker, n * slope * C[:, p], count) for p in range(P)], 1)
-        g = self.effects.mean
-        Fg = F @ g
+        n, count, g = votes.n, len(votes.starts) - 1, self.effects.mean
+        F = _squares(votes.worker, n * bend, votes.C, count)
+        f, Fg = _sums(votes.worker, n * slope, votes.C, count), F @ g
         level = float(n @ constant) + float(np.sum(f @ g)) - 0.5 * float(np.sum(Fg @ g))
-        linear, inner = root * (f - Fg), np.eye(P) + root[:, None] * F * root
+        linear, inner = root * (f - Fg), np.eye(len(g)) + root[:, None] * F * root
         log_determinant = np.linalg.slogdet(inner)[1]
         solved = np.linalg.solve(inner, linear[..., None])[..., 0]
         return level + 0.5 * float(np.sum(linear * solved)) - 0.5 * float(log_determinant.sum())
@@ -525,8 +494,7 @@ class CovariateSites:
         # where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
         assert self.laplace is not None
         T, (_, mean, covariance, _) = self.effects.variance, self.laplace
-        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(regular)) < self._before_gold)
-        weight = regular * voted
+        weight = regular * self._voted
         about = mean - self.effects.mean
         first = np.einsum("st,stp->sp", given, about)
         second = np.einsum("st,stp->sp", given, about**2)
@@ -538,18 +506,16 @@ class CovariateSites:
         new = np.clip(new, T / _MAX_FACTOR, np.maximum(T * _MAX_FACTOR, _SMALL))
         self.effects = self.effects._replace(variance=np.maximum(new, _SMALL))
 
-    def _counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
+    def _counts(self, q: Vector) -> Vector:
         """Return the counts of types; only workers with adaptive grids are handled one by one."""
         own = np.zeros(len(q), bool)
         own[list(self.types.adaptive)] = True
-        plain = q[workers & ~own].sum(axis=0)
-        return np.asarray(plain + self.types.counts(q, workers & own))
+        plain = q[self._voted & ~own].sum(axis=0)
+        return np.asarray(plain + self.types.counts(q, self._voted & own))
 
     def type_counts(self, prior: Vector) -> Vector:
         """Return the counts of types; see the protocol."""
-        q, _ = self.types.posterior(prior, None)
-        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
-        return self._counts(q, voted)
+        return self._counts(self.types.posterior(prior, None)[0])
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
         """Return posterior over types; see the protocol."""
@@ -582,21 +548,31 @@ class CovariateSites:
         )
         return SiteSystem(*self._eliminated.items())
 
-    def joint_variances(self, log_determinant: float) -> PairVariances:
-        """Return the joint posterior: covariances of (d, η) of every vote are kept."""
+    def variances(
+        self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
+    ) -> PairVariances:
+        """Return variances of items by the joint Gaussian, and keep the covariances of (d, η) of every vote."""
         assert self._eliminated is not None
-        found, K = self._eliminated.posterior(), self._n_items
+        found, K, votes = self._eliminated.posterior(), self._n_items, self._votes
+        improper = PairVariances(np.ones(K), 0.0, False)
         if found is None:
-            return PairVariances(np.ones(K), 0.0, False)
-        S, w, x, votes = found.covariance, self._winner, self._loser, self._votes
+            return improper
+        try:
+            log_determinant = inverse_root(laplacian.multiply(np.eye(K)) + np.eye(K))[1]
+        except np.linalg.LinAlgError:
+            return improper
+        S, w, x, s = found.covariance, self._winner, self._loser, votes.worker
         items = np.diag(S)[:K].copy()
         dd = items[w] + items[x] - 2.0 * S[w, x]
-        s = votes.worker
         cross = found.with_coefficients[s, w] - found.with_coefficients[s, x]
         de = np.einsum("ip,ip->i", votes.C, cross)
         ee = np.einsum("ip,ipq,iq->i", votes.C, found.coefficients[s], votes.C)
         self._V, self.joint = np.stack([dd, de, ee], axis=1), found
         return PairVariances(items, log_determinant, bool((dd > 0.0).all()))
+
+    def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
+        """Return True: the variances are always exact."""
+        return True
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
         """Sites in other units; see the protocol."""
