@@ -459,3 +459,110 @@ def test_gold_pairs_rank_judges(judged: Path) -> None:
         assert found[better]["weight_length"].min() > found[worse]["weight_length"].max()
     others = np.concatenate([found["weak"]["reliability"], found["random"]["reliability"]])
     assert found["strong"]["reliability"].min() > others.max()
+
+
+def test_both_columns_of_a_decision_have_names_of_one_pair(tmp_path: Path) -> None:
+    """Exports of No More Marking name scripts by chosen and notChosen, and their authors by person_chosen, too."""
+    header = "id,timeTaken,createdAt,judgeId,chosen,notChosen,task,person_chosen,person_not_chosen\n"
+    text = header + "1,9120,2020-01-26,j,HS,MR,t,p1,p2\n2,2500,2020-01-26,k,MR,ZX,t,p2,p3\n"
+    path = write(tmp_path / "decisions.csv", text)
+    votes = crowdsift.read(path)
+    assert votes.items.tolist() == ["HS", "MR", "ZX"]
+    assert votes.intake is not None
+    assert votes.intake.work_seconds == {"j": 9.12, "k": 2.5}
+    assert "person_chosen and person_not_chosen are not used" in votes.intake.notes[0]
+    people = crowdsift.read(path, columns={"winner": "person_chosen", "loser": "person_not_chosen"})
+    assert people.items.tolist() == ["p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("judge,candidate_left,candidate_right,choice", "j,a,b,right"),
+        ("Judge,Left Item,Right Item,Chosen Item,Judgement Time", "j,a,b,b,12"),
+        ("Judge Name,Item A,Item B,Winner", "j,a,b,b"),
+        ("assessor,representation_a,representation_b,selected_representation", "j,a,b,b"),
+    ],
+)
+def test_sides_of_decisions(tmp_path: Path, header: str, row: str) -> None:
+    votes = crowdsift.read(write(tmp_path / "cj.csv", f"{header}\n{row}\n"))
+    assert line(votes) == ("comparative-judgement", 1, 1, 0, 0)
+    assert (votes.items[votes.first[0]], float(votes.outcome[0]), votes.sides_known) == ("a", 0.0, True)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("00:01:23", 83), ("1:23", 83), ("02:00:00", 7200), ("9120", 9.12)])
+def test_times_of_decisions(tmp_path: Path, given: str, seconds: float) -> None:
+    path = write(tmp_path / "cj.csv", f"judge,chosen,not_chosen,time_taken\nj,a,b,{given}\nj,b,c,{given}\n")
+    intake = crowdsift.read(path).intake
+    assert intake is not None
+    assert intake.work_seconds == {"j": seconds}
+
+
+def test_cells_that_may_be_empty_are_noted(tmp_path: Path) -> None:
+    path = write(tmp_path / "cj.csv", "judge,chosen,not_chosen\nj,a,NA\nn/a,-,a\nk,b,a\n")
+    intake = crowdsift.read(path).intake
+    assert intake is not None
+    assert [note.partition(";")[0] for note in intake.notes] == [
+        "cells with '-' and 'NA' count as items",
+        "cells with 'n/a' count as workers",
+    ]
+    assert crowdsift.read(path, where="not_chosen != 'NA'").intake.rows == 3  # type: ignore[union-attr]
+
+
+def verdict(winner: Any, swap: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "t", "output_1": "one", "output_2": "two", "winner": winner, "swap": swap, **more}
+
+
+@pytest.mark.parametrize("name", ["2", 2, "output_2", "Output 2", "model_2"])
+def test_winners_are_outputs_in_either_order(tmp_path: Path, name: Any) -> None:
+    rows = [verdict(name, False), verdict(name, True)]
+    path = write(tmp_path / "result.json", rows)
+    with coded_votes(path) as coded:
+        assert [coded.items[code][1] for code in coded.first] == ["one", "two"]
+        assert coded.outcome is not None
+        assert coded.outcome.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("letter", ["B", "[[B]]", "Output (b)"])
+def test_letters_of_swapped_verdicts_could_be_misread(tmp_path: Path, letter: str) -> None:
+    path = write(tmp_path / "result.json", [verdict(letter, False), verdict(letter, True)])
+    with pytest.raises(InputError, match=r"swapped.{1,2} .1 row"):
+        crowdsift.read(path)
+    values = {letter: "right", f"{letter} swapped": "left"}
+    assert crowdsift.read(path, values=values).outcome.tolist() == [0, 1]
+    alone = write(tmp_path / "result.json", [verdict("B", False), verdict("A", False, id="u")])
+    assert sorted(outcomes(alone)) == [0, 1]
+
+
+def test_verdicts_without_an_answer_are_counted(tmp_path: Path) -> None:
+    task = {"output_1": "one", "output_2": "two"}
+    found = {"swap = False": {"winner": "1"}, "swap = True": {"winner": "None"}}
+    results = [[found], [], None, {"swap = False": {"completion": "?"}}]
+    rows = [{"input": f"t{n}", **task, "results": each} for n, each in enumerate(results)]
+    assert line(crowdsift.read(write(tmp_path / "result.json", rows))) == ("verdicts", 5, 1, 4, 0)
+    flat = [verdict(each, False) for each in ("1", "error", None, "", "tie")]
+    assert line(crowdsift.read(write(tmp_path / "result.json", flat))) == ("verdicts", 5, 2, 3, 0)
+
+
+def test_preferences_that_could_be_misread(tmp_path: Path) -> None:
+    path = write(tmp_path / "annotations.json", [alpaca(True), alpaca(False)])
+    with pytest.raises(InputError, match="preference True is not between 1 and 2"):
+        crowdsift.read(path)
+    intake = crowdsift.read(write(path, [alpaca(1), alpaca(0)])).intake
+    assert intake is not None
+    assert "every preference is 0 or 1" in intake.notes[0]
+    assert not crowdsift.read(write(path, [alpaca(1), alpaca(0), alpaca(2)])).intake.notes  # type: ignore[union-attr]
+    people = [{**alpaca(1), "annotator_index": n} for n in (3, 4)]
+    for row in people:
+        del row["annotator"]
+    assert crowdsift.read(write(path, people)).n_workers == 2
+
+
+def test_files_of_another_shape_say_where_the_votes_are(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.json"
+    for rows in ({"judge": "j", "results": [alpaca(1)]}, {"p0": alpaca(1), "p1": alpaca(2)}):
+        with pytest.raises(InputError, match="are the votes in a list inside of it"):
+            crowdsift.read(write(path, rows))
+    by_column = {name: {"0": value} for name, value in alpaca(1).items()}
+    with pytest.raises(InputError, match="1 a list or record as the item label"):
+        crowdsift.read(write(path, by_column))

@@ -239,7 +239,11 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
 def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
     """Refuse a table that has the columns of a second format which shares none with the first."""
     for other in others:
-        if not set(found.there) & set(other.there):
+        if set(found.there) & set(other.there):
+            continue
+        if other.format.title == found.format.title:
+            table.notes += (f"the items are {' and '.join(found.there)}; {' and '.join(other.there)} are not used",)
+        else:
             names = [f"{x.format.name} ({', '.join(x.there)})" for x in (found, other)]
             raise InputError(
                 f"the columns of two formats, {' and '.join(names)}: choose one with --format "
@@ -308,7 +312,7 @@ def _not_found(table: Source, hint: str) -> InputError:
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
     if not any(near.values()) and os.path.isfile(table.source):
         if table.source.endswith(".json"):
-            hints = " (are the votes in a list inside of it? Then save that list)" if len(table.names) == 1 else ""
+            hints = " (are the votes in a list inside of it? Then save that list)"
         elif len(table.names) == 1:
             hints = " (the first line must be the header: is there a title or a comment above it?)"
         elif len(table.names) <= 4:

@@ -452,9 +452,9 @@ def _seconds(table: Source, name: str) -> NDArray[np.float64]:
     found = np.asarray(table.numbers(name), np.float64)
     if not np.isfinite(found).any():
         labels, codes = table.encode(name)
-        clocks = [re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", str(label).strip()) for label in labels]
-        times = [np.dot([3600.0, 60.0, 1.0], [*map(float, each.groups())]) if each else np.nan for each in clocks]
-        found = np.array([*times, np.nan])[np.minimum(codes, len(labels))]
+        clocks = [re.fullmatch(r"(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)", str(label).strip()) for label in labels]
+        times = [np.dot([3600.0, 60.0, 1.0], [*map(float, each.groups("0"))]) if each else np.nan for each in clocks]
+        return np.array([*times, np.nan])[np.minimum(codes, len(labels))]
     typical = np.nanmedian(found) if np.isfinite(found).any() else 0.0
     return found / 1000.0 if typical > _MILLISECONDS else found
 

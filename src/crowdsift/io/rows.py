@@ -39,6 +39,7 @@ _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
 _MIN_REPEATED = 20  # rows that repeat, or rows of a block, below which chance explains them
 _CLEARLY = 5.0  # standard deviations beyond chance
 _CONFLICTS = 0.1  # second answers that differ, per equal one, where workers judge pairs again
+_BLANKS = ("-", "--", "na", "n/a", "nan", "null", "none", "?")  # as other programs write an empty cell
 _SAMPLE = 1 << 19  # about the number of rows that are sorted
 _MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their order
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # by which hashes of several columns are mixed
@@ -136,7 +137,8 @@ def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
     labels += [(roles["worker"], "worker label")] if "worker" in roles else []
     labels += [(name, "context") for name in context_names(plan.by)]
     for column, what in labels:
-        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
+        for rows, why in _unlabelled(table, column):
+            selection.set_aside(rows, column, f"{why} {what}")
     if len(rows := selection.rows):
         _, (first, second) = selection.selected().labels(plan.pair, "item label")
         selection.set_aside(rows[first == second], plan.pair[0], "an item compared with itself")
@@ -383,10 +385,12 @@ class Selection:
                 writer.writerow([*self.table.place(row), column, reason, *shown])
 
 
-def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
+def _unlabelled(table: Source, column: str) -> Iterator[tuple[NDArray[np.int64], str]]:
     labels, codes = table.encode(column)
-    unfit = [c for c, label in enumerate(labels) if label.__hash__ is None or is_empty(label)]
-    return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
+    nested = [c for c, label in enumerate(labels) if label.__hash__ is None]
+    empty = [c for c, label in enumerate(labels) if c not in nested and is_empty(label)]
+    yield np.flatnonzero(np.isin(codes, nested)), "a list or record as the"
+    yield np.flatnonzero((codes == MISSING) | np.isin(codes, empty)), "empty"
 
 
 def meanings(
@@ -462,6 +466,9 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
             f"the second, {(first + second) / 2:g} a tie; correct it, or set such rows aside with "
             "--skip-bad (skip_bad=True)",
         )
+    if plan.format.draws and {number_of(label) for label in table.encode(column)[0]} == {0.0, 1.0}:
+        what = plan.format.span[2] if plan.format.span else "outcome"
+        table.all_rows.notes += (f"every {what} is 0 or 1: 1 is a win of the first item, and 0 counts as a tie",)
     return found.astype(np.float32)
 
 
@@ -471,7 +478,7 @@ def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
     column, form = plan.roles["outcome"], plan.format
     if form.span is not None:  # numbers of tools, also as text
         labels, codes = table.encode(column)
-        known = np.array([*(np.nan if _is_blank(x) else number_of(x) for x in labels), np.nan])
+        known = np.array([*(np.nan if _is_blank(x) or isinstance(x, bool) else number_of(x) for x in labels), np.nan])
         given = known[np.minimum(codes, len(labels))]
         first, second = form.span[:2]
     else:
@@ -668,9 +675,13 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
     """Return a warning if text labels differ only in blanks or Unicode form."""
     # `named` is how the warning names a label.
     texts = [label for label in labels if isinstance(label, str)]
+    notes: tuple[str, ...] = ()
+    if blank := [named(text) for text in texts if len(text) < 5 and text.casefold() in _BLANKS]:
+        cells = " and ".join(blank[:3])
+        notes = (f"cells with {cells} count as {what}; if they mean none, leave them out with --where (where=)",)
     odd = [text for text in texts if not text.isascii() or text != " ".join(text.split())]
     if not odd:
-        return ()
+        return notes
     by_form: dict[str, list[str]] = {}
     for text in odd:
         by_form.setdefault(_form(text), []).append(text)
@@ -679,10 +690,11 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
             by_form[text].insert(0, text)
     groups = [sorted(group) for group in by_form.values() if len(group) > 1]
     if not groups:
-        return ()
+        return notes
     first = " and ".join(named(text) for text in min(groups)[:3])
     more = f" ({len(groups)} such groups)" if len(groups) > 1 else ""
     return (
+        *notes,
         f"the {what} {first} differ only in blanks or Unicode form{more}; they count as different "
         f"{what}: write them alike if they are the same",
     )

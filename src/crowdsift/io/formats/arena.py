@@ -13,25 +13,15 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Source
 
 # In later files "both bad" is a separate answer; it says no more about the order than a tie.
-_VERDICTS = {
-    "model_a": "left",
-    "model_b": "right",
-    "tie": "tie",
-    "tie (bothbad)": "both bad",
-    "bothbad": "both bad",
-    "both_bad": "both bad",
-    "both bad": "both bad",
-}
+_BOTH_BAD = ("tie (bothbad)", "bothbad", "both_bad", "both bad")
+_VERDICTS = {"model_a": "left", "model_b": "right", "tie": "tie", **dict.fromkeys(_BOTH_BAD, "both bad")}
+_MODELS = {"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)}
+_JUDGES = ("judge", "judge_hash", "judge_id", "user_id")
 
 _JUDGED = Format(
     name="arena",
     title="Chatbot Arena votes",
-    columns={
-        "left": ("model_a",),
-        "right": ("model_b",),
-        "winner": ("winner",),
-        "worker": ("judge", "judge_hash", "judge_id", "user_id"),
-    },
+    columns={**_MODELS, "worker": _JUDGES},
     needs=("left", "right", "winner", "worker"),
     values=_VERDICTS,
     dependent="evaluation_session_id",
@@ -41,9 +31,9 @@ _JUDGED = Format(
 _WITHOUT_JUDGES = Format(
     name="arena-rank",
     title="battles of models without judges",
-    columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)},
+    columns=_MODELS,
     needs=("left", "right", "winner"),
-    without=("judge", "judge_hash", "judge_id", "user_id", "worker"),
+    without=(*_JUDGES, "worker"),
     values=_VERDICTS,
     workers=False,
     dependent="evaluation_session_id",
@@ -53,7 +43,7 @@ _WITHOUT_JUDGES = Format(
 _SINGLE = Format(
     name="mtbench",
     title="MT-bench judgments",
-    columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",), "worker": ("judge",)},
+    columns={**_MODELS, "worker": ("judge",)},
     needs=("left", "right", "winner", "worker"),
     marks=("question_id", "turn"),
     without=("tstamp", "language", "anony"),

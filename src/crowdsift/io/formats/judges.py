@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ ALPACA_EVAL = Format(
         "first": ("generator_1",),
         "second": ("generator_2",),
         "outcome": ("preference",),
-        "worker": ("annotator",),
+        "worker": ("annotator", "annotator_index"),
     },
     needs=("first", "second", "outcome"),
     span=(1.0, 2.0, "preference"),
@@ -141,9 +142,11 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
         found = _final(row["results"]) if nested else [(row.get("swap"), row["winner"])]
         for swap, winner in found:
             swapped = str(swap).strip().casefold() in ("true", "1", "1.0", "yes")
-            answer = None if is_empty(winner) else str(winner).strip().removesuffix(".0")
-            if swapped:
-                answer = {"1": "2", "2": "1"}.get(answer or "", answer)
+            answer = "" if is_empty(winner) else str(winner).strip()
+            if number := re.fullmatch(r"(?:(?:output|model|response)[ _]?)?([12])(?:\.0)?", answer.casefold()):
+                answer = "left" if (number[1] == "2") == swapped else "right"  # the output, in either order
+            elif swapped and re.fullmatch(r"\W*(?:\w+\W+)?[ab]\W*", answer.casefold()):
+                answer = f"{answer} swapped"  # may name the output or the place: only a user can say which
             yield *((two, one) if swapped else (one, two)), answer, row.get(worker)
 
     names = ("output_1", "output_2", "winner", "swap", "results", worker)
@@ -155,7 +158,7 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
 
 
 def _final(results: Any) -> Iterator[tuple[bool, Any]]:
-    """Yield order and winner of the last stage that has both."""
+    """Yield order and winner of the last stage that has both; one without an answer where none has."""
     stages = results if isinstance(results, list) else [results]
     for stage in reversed(stages):
         orders = [(swap, (stage or {}).get(f"swap = {swap}")) for swap in (False, True)]
@@ -163,11 +166,12 @@ def _final(results: Any) -> Iterator[tuple[bool, Any]]:
         if known:
             yield from known
             return
+    yield False, None
 
 
 _VERDICT = {
     "columns": {"worker": _PEOPLE},
-    "values": {"1": "left", "2": "right", "0": "tie", "output_1": "left", "output_2": "right"},
+    "values": {"0": "tie", "error": "", "none": "", "null": ""},
     "pooled": True,
     "sets_aside": True,
     "unfold": shown_outputs,
@@ -183,38 +187,33 @@ _JUDGES = (
     *("participant_id", "respondent", "subject_id", "subject_code", "subject_no"),
 )
 _SCRIPTS = ("candidate", "script", "item", "option", "representation", "stimulus", "text")
-# The chosen script and the other one; or the script on each side and the chosen one.
+
+
+def _of_scripts(*patterns: str) -> Iterator[str]:
+    return (pattern.format(script) for pattern in patterns for script in _SCRIPTS)
+
+
+_SIDES = {
+    "left": ("left", "item_1", *_of_scripts("{}_a", "left_{}", "{}_left")),
+    "right": ("right", "item_2", *_of_scripts("{}_b", "right_{}", "{}_right")),
+    "winner": ("winner", "selected", "choice", "chosen", "won", *_of_scripts("selected_{}", "chosen_{}")),
+}
+# The chosen script and the other one, always of one pair of names; or the script on each side and the chosen one.
+_CHOSEN = (
+    *(("candidate_chosen", "candidate_not_chosen"), ("chosen", "not_chosen"), ("userchosen", "usernotchosen")),
+    *(("person_chosen", "person_not_chosen"), ("item_chosen", "item_not_chosen"), ("won", "lost")),
+    *(("winner", "loser"), ("stimulus_selected", "stimulus_not_selected"), ("selected", "not_selected")),
+)
+_DECISIONS: list[dict[str, tuple[str, ...]]] = [{"winner": (one,), "loser": (two,)} for one, two in _CHOSEN]
 COMPARATIVE_JUDGEMENT = tuple(
     Format(
         name="comparative-judgement",
         title="decisions of comparative judgement",
         columns={**columns, "worker": _JUDGES},
-        needs=needs,
+        needs=(*columns, *(("worker",) if columns is _SIDES else ())),
         pooled=True,
         sets_aside=True,
         seconds="time_taken",
     )
-    for needs, columns in (
-        (
-            ("winner", "loser"),
-            {
-                "winner": (
-                    *("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen", "won", "winner"),
-                    *("stimulus_selected", "selected"),
-                ),
-                "loser": (
-                    *("candidate_not_chosen", "not_chosen", "usernotchosen", "person_not_chosen"),
-                    *("item_not_chosen", "lost", "loser", "stimulus_not_selected", "not_selected"),
-                ),
-            },
-        ),
-        (
-            ("left", "right", "winner", "worker"),
-            {
-                "left": ("left", "item_1", *(f"{x}_a" for x in _SCRIPTS), *(f"left_{x}" for x in _SCRIPTS)),
-                "right": ("right", "item_2", *(f"{x}_b" for x in _SCRIPTS), *(f"right_{x}" for x in _SCRIPTS)),
-                "winner": ("winner", "selected", "choice", "chosen", "won", *(f"selected_{x}" for x in _SCRIPTS)),
-            },
-        ),
-    )
+    for columns in (*_DECISIONS, _SIDES)
 )

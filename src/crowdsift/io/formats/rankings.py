@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -326,22 +326,16 @@ RATINGS = Format(
     columns={"worker": _WORKER, "left": ("left",), "right": ("right",), "rating": ("rating", "grade", "likert")},
     unfold=votes_of_ratings,
 )
-BEST_WORST = (
+BEST_WORST = tuple(
     Format(
         name="best-worst",
         title="the best, or the best and the worst, of several",
         columns=_BEST_WORST,
-        needs=("best", "items"),
+        needs=needs,
+        marks=marks,
         unfold=pairs_of_best,
-    ),
-    Format(
-        name="best-worst",
-        title="the best, or the best and the worst, of several columns",
-        columns=_BEST_WORST,
-        needs=("best",),
-        marks=("item_1", "item_2"),
-        unfold=pairs_of_best,
-    ),
+    )
+    for needs, marks in ((("best", "items"), ()), (("best",), ("item_1", "item_2")))
 )
 ARENA_N = Format(
     name="arena-n",
@@ -369,11 +363,9 @@ def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Un
             elif not ranking:
                 pairs.skip(number)
             else:
-                texts = [_text(table, number, fields, name, whole) for name, _ in ranking]
-                ranked = {name for name, _ in ranking}
-                ranks = [rank for _, rank in ranking]
-                prompt = _prompt(fields, ranked, whole)
-                pairs.add(number, list(zip(texts, ranks, strict=True)), worker, prompt)
+                replies = [(_text(table, number, fields, name, whole), rank) for name, rank in ranking]
+                prompt = _prompt(fields, {name for name, _ in ranking}, whole)
+                pairs.add(number, replies, worker, prompt)
     return pairs.unfolded(table, context="prompt", texts=whole)
 
 
@@ -388,11 +380,9 @@ def _parts(row: dict[str, Any]) -> tuple[dict[str, Any], list[Answer]]:
     answers: list[Answer] = []
     for name, value in row.items():
         if name.endswith(".responses"):  # columns of a data set
-            users = row.get(f"{name}.users") or []
-            status = row.get(f"{name}.status") or []
-            for place, each in enumerate(value or []):
-                who = users[place] if place < len(users) else None
-                state = status[place] if place < len(status) else ""
+            users = chain(row.get(f"{name}.users") or (), repeat(None))
+            states = chain(row.get(f"{name}.status") or (), repeat(""))
+            for each, who, state in zip(value or (), users, states, strict=False):
                 answers.append((who, list(_ranking(each)), str(state)))
         elif isinstance(value, list) and value and _is_answer(value[0]):  # older data sets
             fields.pop(name, None)
