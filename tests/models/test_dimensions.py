@@ -68,6 +68,16 @@ def test_intervals_of_scores_cover_the_truth():
     assert 0.82 < np.mean(inside) < 0.97  # .9, six crowds of 30 items, whose errors are shared
 
 
+def test_the_spread_of_weights_is_that_planted():
+    spreads = []
+    for seed in range(4):
+        votes, x, _ = planted(3, workers=200, votes=50, seed=seed)
+        found = estimate_votes(crowdsift.Sift(dimensions=3), votes, CPU).dimensions
+        back = np.linalg.inv(np.linalg.lstsq(found.positions, x - x.mean(0), rcond=None)[0])
+        spreads.append(np.diag(back @ found.covariance @ back.T)[1:])
+    assert 0.93 < np.mean(spreads) < 1.13  # 1; 8 variances of 200 workers have an error of .035
+
+
 def test_sides_ties_and_islands():
     votes, x, _ = planted(2, items=40, workers=60, votes=200, side=0.7, tie=0.4, pairs=True)
     estimate = estimate_votes(crowdsift.Sift(), votes, CPU)

@@ -185,26 +185,16 @@ def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial,
 def _open(state: State, setting: Setting) -> Vector:
     """Return the covariance of each worker's weights by its votes and a broad prior about 0."""
     # Weights of the class of random workers are 0 by definition: votes say how near that is.
-    D, crowd, weights, second = state.count, state.crowd, state.weights, state.second
+    D, crowd = state.count, state.crowd
     mean = np.where(np.arange(len(crowd.mean)) < D, crowd.mean, 0.0)
     broad = np.linalg.inv(np.linalg.inv(crowd.precision) + np.outer(mean, mean))
     one_class = np.array([0.0, -700.0, -700.0, -700.0])
     crowd = crowd._replace(mean=crowd.mean - mean, precision=broad, log_shares=one_class)
     for caution in _OPEN_CAUTION:
-        found = setting.passes.update(
-            state.positions,
-            state.covariance,
-            crowd,
-            weights,
-            second,
-            setting.width,
-            setting.ties,
-            int(Part.ALL),
-            caution,
-        )
-        weights, second = found.weights, found.second
-    a = weights[:, :D]
-    return np.asarray(second[:, :D, :D] - a[:, :, None] * a[:, None, :])
+        found = setting.update(replace(state, crowd=crowd), caution)
+        state = replace(state, weights=found.weights, second=found.second)
+    a = state.weights[:, :D]
+    return np.asarray(state.second[:, :D, :D] - a[:, :, None] * a[:, None, :])
 
 
 def _workers(one: Estimate, found: DimensionEstimate, setting: Setting, state: State) -> WorkerEstimate:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.dimensions import Dimensions as Passes
+    from crowdsift.engines.dimensions import DimensionUpdate
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation, Settings
@@ -81,6 +82,11 @@ class Setting(NamedTuple):
     ties: bool
     component: NDArray[np.uint32]  # of every item
     part: Part = Part.ALL
+
+    def update(self, state: State, caution: float) -> DimensionUpdate:
+        """Return what a pass over the workers makes of a state."""
+        before = state.positions, state.covariance, state.crowd, state.weights, state.second
+        return self.passes.update(*before, self.width, self.ties, int(self.part), caution)
 
 
 @dataclass(frozen=True)
@@ -180,26 +186,17 @@ def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> Stat
 def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
     """Iterate until the bound settles; the crowd is held for the first iterations."""
     # The positions of few items get one covariance matrix once the bound has nearly settled. Then steps become less
-    # cautious, down to the expected curvature, unless the bound falls. Trials stay with the curvature that is safe.
-    last, at_last, exact = -np.inf, _exact(setting, state), False
+    # cautious, down to the expected curvature, unless the bound falls faster and faster. Trials stay with the curvature
+    # that is safe. Below it the weights are no maximum of the bound, which may fall on the way to them.
+    last, moved, at_last, exact = -np.inf, np.inf, _exact(setting, state), False
     caution, least, safe = 1.0, float(setting.part is not Part.ALL), state
     for iteration in range(most):
-        found = setting.passes.update(
-            state.positions,
-            state.covariance,
-            state.crowd,
-            state.weights,
-            state.second,
-            setting.width,
-            setting.ties,
-            int(setting.part),
-            caution,
-        )
+        found = setting.update(state, caution)
         bound = found.bound - (state.penalty() if iteration else 0.0)
         settled = max(_NATS, _SHARE * abs(bound))
-        if caution < 1.0 and not bound > last - 10.0 * settled:
+        if caution < 1.0 and not last - bound <= max(moved, 10.0 * settled):
             state, caution = safe, min(2.0 * caution + _CALMER, 1.0)
-            least = caution
+            least, last = caution, -np.inf
             continue
         safe = state
         state = replace(
@@ -213,8 +210,9 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
         change = abs(bound - last) if iteration > held + 1 else np.inf
         if change < settled and exact == at_last and caution <= least:
             return replace(state, converged=True)
-        if change < max(_NEARLY, settled):
-            caution = max(caution - _CALMER, least)
+        moved = change
+        if change < max(_NEARLY, settled) and caution > least:
+            caution, moved = max(caution - _CALMER, least), np.inf
         last, exact = bound, exact or (at_last and change < _NEARLY)
         if iteration >= held:
             state = replace(state, crowd=_crowd(state.crowd, found.population, state.count))
