@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 import zipfile
+from base64 import urlsafe_b64decode
+from contextlib import closing
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from http.client import HTTPException
+from pathlib import Path
 
 import pytest
 from benchmarks.ask_server import Client, Server
@@ -22,7 +29,7 @@ from crowdsift.ask.app import Limiter
 from crowdsift.ask.items import read_items, safe_html
 from crowdsift.ask.questions import Chooser, Question, opened
 from crowdsift.ask.serve import issue_links, open_study
-from crowdsift.ask.store import Store, Vote, create_study
+from crowdsift.ask.store import Store, Vote, create_study, read_votes, token_digest
 from crowdsift.errors import CrowdsiftError, InputError, RequestError
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -115,7 +122,7 @@ def test_replies_are_compared_by_prompt(tmp_path):
             one, two = (store.contents[code] for code in (question.left, question.right))
             assert one.prompt == two.prompt
             asked.add((one.prompt, *sorted((one.item, two.item))))
-            judge.votes.append(Vote(question.number, question.left, question.right, "left", 1, False))
+            judge.votes.append(Vote(question.number, question.left, question.right, "left", 1))
         assert asked == {("p", "m1", "m2"), ("q", "m1", "m2"), ("q", "m1", "m3"), ("q", "m2", "m3")}
     finally:
         store.close()
@@ -146,16 +153,16 @@ def test_markdown_keeps_nothing_that_acts(text):
 
 def test_a_vote_is_stored_once_and_undone(store, tmp_path):
     judge = store.add_judge("ann", "t" * 30)
-    vote = Vote("vote-0001", 0, 1, "left", 900, False)
+    vote = Vote("vote-0001", 0, 1, "left", 900)
     assert store.add_vote(judge, vote, "q1").result() == [1]
     assert store.add_vote(judge, vote, "q1").result() == [0]  # sent again
-    again = Vote("vote-0002", 0, 1, "right", 900, False)
+    again = Vote("vote-0002", 0, 1, "right", 900)
     assert store.add_vote(judge, again, "q1").result() == [0]  # the question has its answer
     store.undo(judge, "vote-0001").result()
     assert store.add_vote(judge, vote, "q1").result() == [0]  # a copy that comes late
     assert store.add_vote(judge, again, "q1").result() == [1]
     store.undo(judge, "vote-0009").result()  # undone before it arrives
-    assert store.add_vote(judge, Vote("vote-0009", 0, 2, "left", 1, False), "q2").result() == [0]
+    assert store.add_vote(judge, Vote("vote-0009", 0, 2, "left", 1), "q2").result() == [0]
     read = sqlite3.connect(tmp_path / "study.sqlite")
     assert read.execute('SELECT "left", "right", winner, worker FROM votes').fetchall() == [("a", "b", "right", "ann")]
     read.close()
@@ -163,7 +170,7 @@ def test_a_vote_is_stored_once_and_undone(store, tmp_path):
 
 def test_others_cannot_undo(store):
     ann, bob = store.add_judge("ann", "t" * 30), store.add_judge("bob", "u" * 30)
-    store.add_vote(ann, Vote("vote-0001", 0, 1, "left", 1, False), "q1").result()
+    store.add_vote(ann, Vote("vote-0001", 0, 1, "left", 1), "q1").result()
     store.undo(bob, "vote-0001").result()
     store.close()
     store.__init__(store.path)
@@ -172,11 +179,16 @@ def test_others_cannot_undo(store):
 
 def test_withdrawing_deletes_the_votes(store, tmp_path):
     judge = store.add_judge("ann", "t" * 30)
-    store.add_vote(judge, Vote("vote-0001", 0, 1, "left", 1, False), "q1").result()
+    store.add_vote(judge, Vote("vote-0001", 0, 1, "left", 1), "q1").result()
+    log = tmp_path / "study.sqlite-wal"
+    assert b"vote-0001" in log.read_bytes()
     store.withdraw(judge).result()
     read = sqlite3.connect(tmp_path / "study.sqlite")
     assert read.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     read.close()
+    store.write().result()  # the log is emptied after the commit
+    for path in (log, tmp_path / "study.sqlite"):
+        assert b"vote-0001" not in path.read_bytes()
 
 
 def test_tokens_are_stored_hashed_and_links_survive_a_restart(store, tmp_path):
@@ -184,8 +196,8 @@ def test_tokens_are_stored_hashed_and_links_survive_a_restart(store, tmp_path):
     token = links.judges["ann"].partition("#")[2]
     assert len(token) >= 43
     assert links.everyone == ""
-    assert store.judge_of(token).worker == "ann"
-    assert store.judge_of(token[:-1] + "x") is None
+    assert store.judge_of(token_digest(token)).worker == "ann"
+    assert store.judge_of(token_digest(token[:-1] + "x")) is None
     store.close()
     for path in tmp_path.glob("study.sqlite*"):
         if not path.name.endswith(".links.csv"):
@@ -196,12 +208,19 @@ def test_tokens_are_stored_hashed_and_links_survive_a_restart(store, tmp_path):
     assert store.by_name["bob"].capacity == 3
     renewed = issue_links(store, "http://h", renew=True)
     assert renewed.judges["ann"] != links.judges["ann"]
-    assert store.judge_of(token) is None
+    assert store.judge_of(token_digest(token)) is None
 
 
 def test_a_second_server_refuses(store):
     with pytest.raises(RequestError, match="another server is running this study"):
         Store(store.path)
+
+
+def test_a_study_may_have_any_file_name(tmp_path, items):
+    opened = open_study(tmp_path / "a#b?c%20.sqlite", str(items), {})
+    opened.close()
+    assert read_votes(str(opened.path)) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a#b?c%20.sqlite", "items.csv"]
 
 
 def test_files_that_are_no_study_are_refused(tmp_path, items):
@@ -253,12 +272,12 @@ def test_options_are_refused_before_a_file_is_made(tmp_path, items, given, messa
 
 
 def test_questions_cannot_be_forged():
-    question = Question(1, 2, 3, False, "n", 2_000_000_000)
+    question = Question(1, 2, 3, "n", 2_000_000_000)
     text = question.signed("key")
     assert opened(text, "key") == question
     body, signature = text.split(".")
     other = question._replace(left=3, right=2).signed("key").split(".")[0]
-    for forged in (f"{other}.{signature}", f"{body}.{'0' * 64}", body, "", text + "0"):
+    for forged in (f"{other}.{signature}", f"{body}.{'0' * 64}", body, "", text + "0", "\ud800"):
         assert opened(forged, "key") is None
     assert opened(question._replace(issued=0).signed("key"), "key") is None
 
@@ -277,13 +296,13 @@ def test_rates_of_gold_and_shared_pairs(tmp_path):
         for _ in range(40):
             for judge in judges:
                 question = chooser.choose(judge)
-                pair = (min(question[1:3]), max(question[1:3]))
-                assert pair not in judge.seen
-                gold_count += question.gold
-                lefts += question.left == pair[0]
-                judge.votes.append(Vote("x", *question[1:3], "left", 1, question.gold))
-                chooser.note(*question[1:3])
-                asked.setdefault(pair, set()).add(judge.code)
+                vote = Vote("x", question.left, question.right, "left", 1)
+                assert vote.pair not in judge.seen
+                gold_count += store.gold_winner(*vote.pair) is not None
+                lefts += question.left == vote.pair[0]
+                judge.votes.append(vote)
+                chooser.note(vote.pair)
+                asked.setdefault(vote.pair, set()).add(judge.code)
         total = 40 * len(judges)
         assert 0.2 < gold_count / total < 0.3
         assert 0.44 < lefts / total < 0.56
@@ -341,7 +360,10 @@ def test_what_is_refused(server):
         (403, "/api/vote", vote, {"Origin": "null"}),
         (403, "/api/vote", vote, {"Sec_Fetch_Site": "cross-site"}),
         (403, "/api/vote", vote, {"Sec_Fetch_Site": "same-site"}),
+        (403, "/api/vote", vote, {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}),
         (403, "/api/vote", vote, {"Content_Type": "text/plain"}),
+        (422, "/api/vote", {**vote, "question": "\ud800.\ud800"}, {}),
+        (422, "/api/vote", "[" * 9_000, {}),
         (422, "/api/vote", {**vote, "question": "forged.00"}, {}),
         (422, "/api/vote", {**vote, "answer": "both"}, {}),
         (422, "/api/vote", {**vote, "answer": "skip"}, {}),
@@ -360,14 +382,16 @@ def test_what_is_refused(server):
     bob = joined(server, "bob")
     assert bob.call("/api/vote", vote)[0] == 422  # the question of somebody else
     odd = '{"id": "vote-000009", "question": "%s", "answer": "left", "milliseconds": %s, "held": %s}'
-    for milliseconds, held in (("NaN", "{}"), ("Infinity", "7"), ("1e999", "null"), ('"x"', "[3]")):
+    for milliseconds, held in (("NaN", "{}"), ("-Infinity", "7"), ("9" * 4_000, '["\\ud800"]'), ('"x"', "[3]")):
         text = odd % (bob.held[0]["id"], milliseconds, held)
         assert bob.call("/api/vote", text)[0] == 200
-    same = {"Origin": f"http://127.0.0.1:{server.port}", "Sec_Fetch_Site": "same-origin"}
-    assert ann.call("/api/vote", vote, **same)[0] == 200
+    for origin in (f"http://127.0.0.1:{server.port}", "https://proxy.example"):  # a proxy may change the host
+        same = {"Origin": origin, "Sec_Fetch_Site": "same-origin"}
+        assert ann.call("/api/vote", vote, **same)[0] == 200
     open_link = Client(server.port, server.judges.partition("#")[2])
     assert open_link.call("/api/join", {"name": "bob"})[0] == 409
     assert open_link.call("/api/join", {"name": " "})[0] == 422
+    assert open_link.call("/api/join", {"name": "=HYPERLINK()"})[0] == 422
     assert open_link.call("/api/judge")[1]["join"] is True
 
 
@@ -380,6 +404,79 @@ def test_a_withdrawn_judge_is_gone(server):
     assert eve.call("/api/vote", late)[0] == 410
     owner = Client(server.port, server.owner)
     assert b"eve" not in owner.call("/api/study/votes.csv")[1]
+
+
+def test_questions_that_were_fetched_ahead_give_no_further_votes(tmp_path, items):
+    """A judge who asks for questions again and again has more of them than votes; gold cannot be told from them."""
+    (tmp_path / "gold.csv").write_text("winner,loser\na,d\n")
+    (tmp_path / "workers.csv").write_text("worker,capacity\nann,2\nbob,90\n")
+    words = ("--workers", "workers.csv", "--gold", "gold.csv", "--gold-rate", "0.9")
+    server = Server(tmp_path, "items.csv", *words)
+    try:
+        with (tmp_path / "study.sqlite.links.csv").open() as file:
+            links = {row["name"]: row["link"].partition("#")[2] for row in csv.DictReader(file)}
+        ann, bob, owner = (Client(server.port, token) for token in (links["ann"], links["bob"], server.owner))
+        for judge in (ann, bob):
+            judge.held = [question for _ in range(6) for question in judge.begin()["questions"]]
+            assert b"true" not in b"".join(urlsafe_b64decode(each["id"].split(".")[0]) for each in judge.held)
+        answers = {ann: [], bob: []}
+        for judge, found in answers.items():
+            for number, question in enumerate(judge.held):
+                body = {"id": f"{judge.token[:8]}-{number}x".replace("_", "x"), "question": question["id"]}
+                found.append(judge.call("/api/vote", {**body, "answer": "left"})[0])
+        assert answers[ann].count(200) == 2
+        pairs = [tuple(sorted((q["left"]["text"], q["right"]["text"]))) for q in bob.held]
+        assert answers[bob].count(200) == len(set(pairs)) < len(pairs)
+        assert owner.call("/api/study/state", {"state": "closed"})[0] == 200
+        assert bob.call("/api/undo", {"id": bob.call("/api/judge")[1]["last"]})[0] == 409
+        assert set(answers[ann] + answers[bob]) == {200, 409}
+    finally:
+        server.stop()
+
+
+def test_a_vote_that_arrives_during_a_withdrawal_is_not_stored(tmp_path, items):
+    server = Server(tmp_path, "items.csv")
+    try:
+        ann, owner = joined(server, "ann"), Client(server.port, server.owner)
+        ann.vote()
+        report = owner.call("/api/study/report", {})[1]["at"]
+        body = json.dumps({"id": "late-00001", "question": ann.held[0]["id"], "answer": "left"}).encode()
+        head = f"POST /api/vote HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ann.token}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(head.encode() + body[:9])
+            assert owner.call(report)[0] == 200
+            assert ann.call("/api/withdraw", {})[0] == 200
+            slow.sendall(body[9:])
+            assert slow.recv(100).startswith(b"HTTP/1.1 410")
+        assert owner.call(report)[0] == 404  # it was made with the votes that are deleted
+        assert stored_answers(tmp_path) == 0
+    finally:
+        server.stop()
+
+
+def stored_answers(folder):
+    with closing(sqlite3.connect(folder / "study.sqlite")) as connection:
+        return connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+
+
+def test_fits_start_again_if_their_process_dies(server, tmp_path):
+    ann, owner = joined(server, "iris"), Client(server.port, server.owner)
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    if not children.exists():
+        pytest.skip("needs /proc")
+    for child in children.read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    for _ in range(100):
+        ann.begin()
+        if ann.held:
+            ann.vote()
+        shown = owner.call("/api/study")[1]
+        if shown["result"].get("votes") == shown["answers"]:
+            break
+        time.sleep(0.2)
+    assert shown["result"]["votes"] == shown["answers"]
+    assert "error" not in shown["result"]
 
 
 def test_a_copy_taken_while_the_server_runs_is_the_study(server, tmp_path):

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import hashlib
 import hmac
 import io
 import json
 import re
 import secrets
 import shutil
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,8 +30,8 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from crowdsift.ask.items import Content, safe_html
-from crowdsift.ask.questions import Chooser, Question, opened
-from crowdsift.ask.store import ANSWERS, Judge, Store, Vote, read_votes, token_digest
+from crowdsift.ask.questions import Chooser, Question, opened, signature
+from crowdsift.ask.store import Judge, Store, Vote, read_votes, token_digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,6 +45,7 @@ MAX_JUDGES = 10_000  # who may join by the open link
 _AHEAD = 2  # questions that a page holds, the one that is shown among them
 _LONGEST = 3_600_000  # milliseconds that count as time taken
 _REFRESH = 0.3  # seconds between two fits, at least
+_OPTIONAL = {"tie": "ties", "skip": "skip"}  # answers, with the options that allow them
 _ID = re.compile(r"[0-9a-zA-Z-]{8,64}")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
@@ -62,6 +61,7 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_FILES = {path.name: _TYPES[path.suffix] for path in STATIC.iterdir() if path.suffix in _TYPES}
 
 
 class Limiter:
@@ -72,7 +72,7 @@ class Limiter:
         self._left: dict[Any, tuple[float, float]] = {}
 
     def allow(self, key: Any) -> bool:
-        """Count a request; False if it is one too many."""
+        """Count a request; return False if it is one too many."""
         now = time.monotonic()
         left, before = self._left.get(key, (float(self._burst), now))
         left = min(float(self._burst), left + (now - before) * self._rate)
@@ -89,35 +89,31 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        """Handle a request as ASGI describes."""
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"]] + [
-                    (name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in own
-                ]
+                added = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in own)]
             await send(message)
 
-        if scope["method"] not in ("GET", "HEAD") and not _same_site(headers):
-            refused = JSONResponse({"error": "requests from other sites are refused"}, 403)
-            await refused(scope, receive, send_guarded)
-            return
-        await self._app(scope, receive, send_guarded)
+        app = self._app
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            if not _same_site(headers):
+                app = JSONResponse({"error": "requests from other sites are refused"}, 403)
+        await app(scope, receive, send_guarded)
 
 
 def _same_site(headers: dict[str, str]) -> bool:
     """Return whether a request that writes comes from a page of this server."""
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != headers.get("host"):
-        return False
-    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        return False
-    return headers.get("content-type", "").partition(";")[0] == "application/json"
+    if (site := headers.get("sec-fetch-site")) is not None:  # holds behind a proxy, which may change the host
+        same = site == "same-origin"
+    else:
+        same = origin is None or origin.partition("://")[2] == headers.get("host")
+    return same and headers.get("content-type", "").partition(";")[0] == "application/json"
 
 
 class Application:
@@ -131,16 +127,10 @@ class Application:
         self._process: asyncio.subprocess.Process | None = None
         self._votes_allowed, self._others_allowed = Limiter(5.0, 40), Limiter(2.0, 60)
         self._folder = Path(tempfile.mkdtemp(prefix="crowdsift-ask-"))
-        self._reports: dict[str, Path] = {}
-        key = store.settings["key"]
-        self._images = {
-            hmac.new(key.encode(), f"image {code}".encode(), hashlib.sha256).hexdigest()[:32]: code
-            for code, content in enumerate(store.contents)
-            if content.image
-        }
-        self._image_of = {code: name for name, code in self._images.items()}
+        self._reports: set[str] = set()  # names of files in the folder
+        self._images: dict[str, Content] = {}
         self._shown = [self._content(code, each) for code, each in enumerate(store.contents)]
-        routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
+        routes = [
             ("GET", "/", self.page),
             ("GET", "/study", self.page),
             ("GET", "/static/{name}", self.static),
@@ -165,21 +155,22 @@ class Application:
         )
         self.app = Guard(made)
 
+    def _content(self, code: int, content: Content) -> dict[str, str]:
+        """Return what pages show of a content; the address of its image cannot be guessed."""
+        name = signature(self.store.settings["key"], f"image {code}") if content.image else ""
+        if name:
+            self._images[name] = content
+        return {
+            "text": content.text,
+            "html": safe_html(content.markdown) if content.markdown else "",
+            "image": f"/image/{name}" if name else "",
+        }
+
     # --- fits ---------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
-        """Run the process that fits beside the server."""
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "crowdsift.ask.background",
-            str(self.store.path),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=2**26,
-            start_new_session=True,  # Ctrl-C is for the server, which ends this process
-        )
+        """Fit while the server runs; end the process that fits, and delete the reports, with the server."""
         task = asyncio.create_task(self._keep_fitting())
         self._changed.set()
         try:
@@ -188,7 +179,7 @@ class Application:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            if self._process.returncode is None:
+            if self._process is not None and self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -204,63 +195,80 @@ class Application:
                     "items": self.store.items,
                     "goal": settings["goal"],
                     "confidence": settings["confidence"],
-                    "workers": [each.worker for each in self.store.judges.values()],
+                    "workers": list(self.store.by_name),
                 }
             )
             if "error" in found:
-                found = {**self.result, "error": found["error"]}
+                found = {**self.result, **found}
+            else:
+                self.chooser.rank(found.pop("pairs"))
             self.result = found
-            if "pairs" in found:
-                self.chooser.rank(found["pairs"])
             if found.get("settled") and self.state == "open" and not settings.get("beyond"):
                 self.store.set(state="settled")
             await asyncio.sleep(_REFRESH)
 
     async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply of the process that fits; start it if it does not run."""
         names = self.store.items
         request["gold"] = [(names[a], names[b]) for a, b in self.store.gold]
         async with self._asked:
+            if self._process is None or self._process.returncode is not None:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "crowdsift.ask.background", str(self.store.path)),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=2**26,
+                    start_new_session=True,  # Ctrl-C is for the server, which ends this process
+                )
             process = self._process
-            assert process is not None
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(json.dumps(request).encode() + b"\n")
-            line = await process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "the fits have stopped"}
-        if not line:
-            await asyncio.sleep(1.0)
-        return answer
+            if line := await process.stdout.readline():
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+            await process.wait()
+        return {"error": "the process that fits has ended; it starts again with the next vote"}
 
     # --- who asks -----------------------------------------------------------------------------
 
-    def _token(self, request: Request) -> str:
+    def _token(self, request: Request) -> bytes:
+        """Return the digest of the token of a request."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        address = request.client.host if request.client else ""
         if scheme != "Bearer" or not 20 <= len(token) <= 100:
-            self._limit(address)
-            raise HTTPException(401, "this link is not complete; ask for a new one")
-        return token
+            self._refuse(request, 401, "this link is not complete; ask for a new one")
+        return token_digest(token)
 
-    def _limit(self, key: Any) -> None:
-        if not self._others_allowed.allow(key):
+    def _limit(self, request: Request) -> None:
+        if not self._others_allowed.allow(request.client.host if request.client else ""):
             raise HTTPException(429, "too many requests; wait a moment")
 
+    def _refuse(self, request: Request, status: int, message: str) -> NoReturn:
+        """Refuse a token; guesses of one address are limited."""
+        self._limit(request)
+        raise HTTPException(status, message)
+
     def _require_owner(self, request: Request) -> None:
-        token = self._token(request)
-        if not hmac.compare_digest(self._owner, token_digest(token)):
-            self._limit(request.client.host if request.client else "")
-            raise HTTPException(403, "this link does not open the study's page")
+        if not hmac.compare_digest(self._owner, self._token(request)):
+            self._refuse(request, 403, "this link does not open the study's page")
+
+    def _is_invited(self, request: Request) -> bool:
+        return self._invitation is not None and hmac.compare_digest(self._invitation, self._token(request))
 
     def _require_judge(self, request: Request) -> Judge:
         judge = self.store.judge_of(self._token(request))
         if judge is None:
-            self._limit(request.client.host if request.client else "")
-            raise HTTPException(403, "this link is not known; ask for a new one")
+            self._refuse(request, 403, "this link is not known; ask for a new one")
         if judge.withdrawn:
             raise HTTPException(410, "you have withdrawn, and your votes are deleted")
         if not self._votes_allowed.allow(judge.code):
             raise HTTPException(429, "too many requests; wait a moment")
         return judge
+
+    async def _sent(self, request: Request) -> tuple[Judge, dict[str, Any]]:
+        """Return the judge and the body of a request; a judge who withdraws while it arrives is refused."""
+        body = await _body(request)
+        return self._require_judge(request), body
 
     # --- pages and files ------------------------------------------------------------------------
 
@@ -274,24 +282,15 @@ class Application:
         name = request.path_params["name"]
         if name not in _FILES:
             raise HTTPException(404, "no such file")
-        path = STATIC / name
-        return Response(path.read_bytes(), media_type=_TYPES[path.suffix])
+        return Response((STATIC / name).read_bytes(), media_type=_FILES[name])
 
     async def image(self, request: Request) -> Response:
-        """Return the image of an item; its address cannot be guessed."""
-        code = self._images.get(request.path_params["name"])
-        if code is None:
+        """Return the image of an item."""
+        content = self._images.get(request.path_params["name"])
+        if content is None:
             raise HTTPException(404, "no such image")
-        content = self.store.contents[code]
         headers = {"cache-control": "private, max-age=86400"}
         return Response(content.image, media_type=content.media, headers=headers)
-
-    def _content(self, code: int, content: Content) -> dict[str, str]:
-        return {
-            "text": content.text,
-            "html": safe_html(content.markdown) if content.markdown else "",
-            "image": f"/image/{self._image_of[code]}" if content.image else "",
-        }
 
     # --- judges -----------------------------------------------------------------------------
 
@@ -306,13 +305,14 @@ class Application:
 
     async def join(self, request: Request) -> Response:
         """Let somebody with the open link vote under a name."""
-        token = self._token(request)
-        self._limit(request.client.host if request.client else "")
-        if self._invitation is None or not hmac.compare_digest(self._invitation, token_digest(token)):
+        self._limit(request)
+        if not self._is_invited(request):
             raise HTTPException(403, "this link is not known; ask for a new one")
         name = " ".join(str((await _body(request)).get("name", "")).split())
         if not 1 <= len(name) <= 80 or not name.isprintable():
             raise HTTPException(422, "please give a name of 1 to 80 characters")
+        if name[0] in "=+-@":  # a formula to a spreadsheet that opens the votes
+            raise HTTPException(422, "please begin the name with a letter or a digit")
         if name in self.store.by_name:
             raise HTTPException(409, "this name is taken; choose another one")
         if len(self.store.judges) >= MAX_JUDGES:
@@ -323,11 +323,10 @@ class Application:
 
     async def judge(self, request: Request) -> Response:
         """Return all that a judge's page needs to begin."""
-        token = self._token(request)
-        if self._invitation and hmac.compare_digest(self._invitation, token_digest(token)):
-            return JSONResponse({"join": True, "title": self.store.settings["question"]})
-        judge = self._require_judge(request)
         settings = self.store.settings
+        if self._is_invited(request):
+            return JSONResponse({"join": True, "title": settings["question"]})
+        judge = self._require_judge(request)
         return JSONResponse(
             {
                 "name": judge.worker,
@@ -336,30 +335,30 @@ class Application:
                 "consented": judge.consented or not settings.get("consent"),
                 "ties": settings.get("ties", False),
                 "skip": settings.get("skip", False),
-                "prompts": any(each.prompt for each in self.store.contents),
                 **self._next(judge, []),
             }
         )
 
     def _next(self, judge: Judge, held: list[Question]) -> dict[str, Any]:
-        votes = len(judge.votes)
-        full = judge.capacity is not None and votes + len(held) >= judge.capacity
+        """Return how the study stands for a judge, and further questions if the page holds fewer than it may."""
+        room = _AHEAD - len(held)
+        if judge.capacity is not None:
+            room = min(room, judge.capacity - len(judge.votes) - len(held))
         made: list[Question] = []
-        waiting = [(min(q.left, q.right), max(q.left, q.right)) for q in held]
-        while self.state == "open" and not full and len(held) + len(made) < _AHEAD:
-            question = self.chooser.choose(judge, waiting)
+        while self.state == "open" and len(made) < room:
+            question = self.chooser.choose(judge, [each.pair for each in (*held, *made)])
             if question is None:
                 break
             made.append(question)
-            waiting.append((min(question[1:3]), max(question[1:3])))
-            full = judge.capacity is not None and votes + len(held) + len(made) >= judge.capacity
         return {
-            "state": self.state,
-            "votes": votes,
+            **self._standing(judge),
             "of": judge.capacity,
-            "last": judge.votes[-1].id if judge.votes else "",
             "questions": [self._asked_question(each) for each in made],
         }
+
+    def _standing(self, judge: Judge) -> dict[str, Any]:
+        last = judge.votes[-1].id if judge.votes else ""
+        return {"state": self.state, "votes": len(judge.votes), "last": last}
 
     def _asked_question(self, question: Question) -> dict[str, Any]:
         return {
@@ -371,7 +370,7 @@ class Application:
 
     async def consent(self, request: Request) -> Response:
         """Record that a judge agrees to the consent text."""
-        judge = self._require_judge(request)
+        judge, _ = await self._sent(request)
         stamp = "UPDATE judges SET consented = CURRENT_TIMESTAMP WHERE code = ?"
         await asyncio.wrap_future(self.store.write((stamp, (judge.code,))))
         judge.consented = True
@@ -379,65 +378,78 @@ class Application:
 
     async def vote(self, request: Request) -> Response:
         """Store a vote, then acknowledge it; sent twice it is stored once."""
-        judge = self._require_judge(request)
-        body = await _body(request)
-        key = self.store.settings["key"]
-        question = opened(str(body.get("question", "")), key)
+        judge, body = await self._sent(request)
+        settings = self.store.settings
+        question = opened(str(body.get("question", "")), settings["key"])
         if question is None or question.judge != judge.code:
             raise HTTPException(422, "this question was not asked")
-        answer, vote_id = body.get("answer"), body.get("id")
-        allowed = {"left", "right", *(n for n, s in (("tie", "ties"), ("skip", "skip")) if self.store.settings.get(s))}
-        if answer not in ANSWERS or answer not in allowed:
-            raise HTTPException(422, f"an answer is one of {', '.join(sorted(allowed))}")
-        if not isinstance(vote_id, str) or not _ID.fullmatch(vote_id):
-            raise HTTPException(422, "a vote needs an id of 8 to 64 letters and digits")
-        if self.store.settings.get("consent") and not judge.consented:
+        allowed = ["left", "right", *(name for name, option in _OPTIONAL.items() if settings.get(option))]
+        if (answer := body.get("answer")) not in allowed:
+            raise HTTPException(422, f"an answer is one of {', '.join(allowed)}")
+        if settings.get("consent") and not judge.consented:
             raise HTTPException(403, "please agree to the text first")
         taken = body.get("milliseconds")
-        if not isinstance(taken, int | float) or not isfinite(taken):
-            taken = 0
-        taken = int(min(max(taken, 0), _LONGEST))
-        vote = Vote(vote_id, question.left, question.right, answer, taken, question.gold)
-        (stored,) = await asyncio.wrap_future(self.store.add_vote(judge, vote, question.number))
+        taken = int(min(max(0, taken), _LONGEST)) if isinstance(taken, int | float) else 0
+        vote = Vote(_vote_id(body), question.left, question.right, answer, taken)
+        stored = False
+        if not any(each.id == vote.id for each in judge.votes):
+            self._require_room(judge, question)
+            (rows,) = await asyncio.wrap_future(self.store.add_vote(judge, vote, question.number))
+            stored = bool(rows)
         if judge.withdrawn:
             raise HTTPException(410, "you have withdrawn, and your votes are deleted")
         if stored:
             judge.votes.append(vote)
             self.store.count(judge, vote)
-            self.chooser.note(vote.left, vote.right)
+            self.chooser.note(vote.pair)
             self._changed.set()
         held = body.get("held")
         held = held[:_AHEAD] if isinstance(held, list) else []
-        held = [found for text in held if (found := opened(str(text), key))]
-        return JSONResponse({"stored": bool(stored), **self._next(judge, held)})
+        held = [found for text in held if (found := opened(str(text), settings["key"]))]
+        return JSONResponse({"stored": stored, **self._next(judge, held)})
+
+    def _require_room(self, judge: Judge, question: Question) -> None:
+        """Refuse a vote that was not to be given; a judge can hold more questions than a page does."""
+        if self.state == "closed":
+            raise HTTPException(409, "this study is closed")
+        if judge.capacity is not None and len(judge.votes) >= judge.capacity:
+            raise HTTPException(409, "you have given all your votes")
+        if not self.store.settings.get("repeat") and question.pair in judge.seen:
+            raise HTTPException(409, "you have answered this pair")
 
     async def undo(self, request: Request) -> Response:
         """Take back the last vote."""
-        judge = self._require_judge(request)
-        vote_id = (await _body(request)).get("id")
-        if not isinstance(vote_id, str) or not _ID.fullmatch(vote_id):
-            raise HTTPException(422, "which vote is to be undone?")
+        judge, body = await self._sent(request)
+        vote_id = _vote_id(body)
+        if self.state == "closed":
+            raise HTTPException(409, "this study is closed")
         if any(each.id == vote_id for each in judge.votes[:-1]):
             raise HTTPException(409, "only the last vote can be undone")
         await asyncio.wrap_future(self.store.undo(judge, vote_id))
         answer: dict[str, Any] = {}
-        if judge.votes and judge.votes[-1].id == vote_id:
-            last = judge.votes.pop()
+        if last := next((each for each in judge.votes if each.id == vote_id), None):
+            judge.votes.remove(last)
             self.store.count(judge, last, -1)
             self._changed.set()
-            again = Question(judge.code, last.left, last.right, last.gold, secrets.token_hex(8), int(time.time()))
+            again = Question(judge.code, last.left, last.right, secrets.token_hex(8), int(time.time()))
             answer["question"] = self._asked_question(again)
-        answer |= {"votes": len(judge.votes), "last": judge.votes[-1].id if judge.votes else ""}
-        return JSONResponse({**answer, "state": self.state})
+        return JSONResponse({**answer, **self._standing(judge)})
 
     async def withdraw(self, request: Request) -> Response:
-        """Delete all votes of a judge."""
-        judge = self._require_judge(request)
-        judge.withdrawn = True
-        await asyncio.wrap_future(self.store.withdraw(judge))
+        """Delete all votes of a judge, and the reports that were made with them."""
+        judge, _ = await self._sent(request)
+        judge.withdrawn = True  # at once, so that no vote is stored after the others were deleted
+        try:
+            await asyncio.wrap_future(self.store.withdraw(judge))
+        except sqlite3.Error:
+            judge.withdrawn = False
+            raise
         for vote in judge.votes:
             self.store.count(judge, vote, -1)
         judge.votes.clear()
+        for name in self._reports:
+            (self._folder / name).unlink(missing_ok=True)
+        self._reports.clear()
         self._changed.set()
         return JSONResponse({"withdrawn": True})
 
@@ -452,7 +464,6 @@ class Application:
             {
                 "name": each.worker,
                 "votes": sum(vote.answer != "skip" for vote in each.votes),
-                "skipped": sum(vote.answer == "skip" for vote in each.votes),
                 "seconds": statistics.median(v.milliseconds for v in each.votes) / 1000.0 if each.votes else None,
                 "gold": self._gold_right(each),
                 "withdrawn": each.withdrawn,
@@ -460,28 +471,24 @@ class Application:
             }
             for each in self.store.judges.values()
         ]
-        shown = {name: settings.get(name) for name in ("question", "goal", "confidence", "budget")}
-        result = {name: value for name, value in self.result.items() if name != "pairs"}
         return JSONResponse(
             {
-                **shown,
+                "question": settings["question"],
+                "budget": settings.get("budget"),
                 "state": self.state,
                 "answers": self.store.answers,
                 "cost": round(self.store.cost, 6) if settings.get("prices") else None,
                 "items": len(self.store.items),
                 "judges": judges,
-                "result": result,
+                "result": self.result,
             }
         )
 
     def _gold_right(self, judge: Judge) -> list[int] | None:
-        """Return how many gold questions a judge answered as known, and how many there were."""
-        known = set(self.store.gold)
-        item = self.store.item_of
-        asked = [v for v in judge.votes if v.gold and v.answer in ("left", "right", "tie")]
-        won = [(v.left, v.right) if v.answer == "left" else (v.right, v.left) for v in asked if v.answer != "tie"]
-        right = sum((item[a], item[b]) in known for a, b in won)
-        return [right, len(asked)] if asked else None
+        """Return how many gold pairs a judge answered as known, and how many were answered."""
+        known = [(each, self.store.gold_winner(*each.pair)) for each in judge.votes if each.answer != "skip"]
+        asked = [each.winner == winner for each, winner in known if winner is not None]
+        return [sum(asked), len(asked)] if asked else None
 
     async def set_state(self, request: Request) -> Response:
         """Open, pause or close the study."""
@@ -507,9 +514,7 @@ class Application:
         """Return the saved fit as one file."""
         self._require_owner(request)
         folder = self._folder / secrets.token_hex(8)
-        made = await self._request({"folder": str(folder)})
-        if "error" in made:
-            raise HTTPException(409, made["error"])
+        await self._save({"folder": str(folder)})
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.iterdir()):
@@ -520,28 +525,37 @@ class Application:
     async def make_report(self, request: Request) -> Response:
         """Make the report, and return the address that opens it."""
         self._require_owner(request)
-        name = secrets.token_urlsafe(24)
-        path = self._folder / f"{name}.html"
-        title = self.store.settings["question"]
-        made = await self._request({"folder": "", "report": str(path), "title": title})
+        name = f"{secrets.token_urlsafe(24)}.html"
+        await self._save({"report": str(self._folder / name), "title": self.store.settings["question"]})
+        self._reports.add(name)
+        return JSONResponse({"at": f"/report/{name}"})
+
+    async def _save(self, request: dict[str, Any]) -> None:
+        """Let the process that fits write a saved fit or a report."""
+        made = await self._request(request)
         if "error" in made:
             raise HTTPException(409, made["error"])
-        self._reports[name] = path
-        return JSONResponse({"at": f"/report/{name}"})
 
     async def report(self, request: Request) -> Response:
         """Return a report, alone in a sandbox; its own policy allows its own script only."""
-        path = self._reports.get(request.path_params["name"])
-        if path is None or not path.exists():
+        name = request.path_params["name"]
+        if name not in self._reports:
             raise HTTPException(404, "no such report")
         policy = "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"
-        return FileResponse(path, media_type="text/html", headers={"content-security-policy": policy})
+        headers = {"content-security-policy": policy}
+        return FileResponse(self._folder / name, media_type="text/html", headers=headers)
 
 
-_FILES = frozenset(path.name for path in STATIC.glob("*.*") if path.suffix in _TYPES)
+def _vote_id(body: dict[str, Any]) -> str:
+    """Return the id of a vote, which the page draws."""
+    found = body.get("id")
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise HTTPException(422, "a vote needs an id of 8 to 64 letters and digits")
+    return found
 
 
 async def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a request carries."""
     content = b""
     async for part in request.stream():
         content += part
@@ -549,7 +563,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"a request has at most {MAX_BODY:,} bytes")
     try:
         found = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise HTTPException(422, "a request is a JSON object")

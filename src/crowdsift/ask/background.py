@@ -56,61 +56,44 @@ def study_fit(path: str, request: dict[str, Any]) -> Fit | None:
 
 def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
     """Fit all votes; return the ranking, the judges, what is settled and what to ask next."""
-    items, goal_text, confidence = request["items"], request["goal"], request["confidence"]
+    items = request["items"]
     found = study_fit(path, request)
-    selector = Selector(
-        found,
-        items=items,
-        goal=goal_text,
-        refit=0,
-        threads=1,
-        workers=[] if found is not None else request["workers"] or ["nobody"],
-    )
-    count = min(_RANKED, len(items) * (len(items) - 1) // 2, 40 + 4 * len(items))
-    pairs = selector.choose(count)
+    workers = [] if found is not None else request["workers"] or ["nobody"]
+    selector = Selector(found, items=items, workers=workers, goal=request["goal"], refit=0, threads=1)
+    pairs = selector.choose(min(_RANKED, len(items) * (len(items) - 1) // 2, 40 + 4 * len(items)))
     code = {label: number for number, label in enumerate(items)}
-    goal = Goal.of(goal_text, len(items))
-    done: dict[str, Any] = {
-        "pairs": [(code[a], code[b]) for a, b in zip(pairs["first"], pairs["second"], strict=True)],
-        "votes": 0 if found is None or found.votes is None else int(found.votes.total_weight),
-        "ranking": [],
-        "judges": {},
-        "warnings": [],
-        "statements": [],
-        "settled": False,
-    }
-    if found is not None:
-        done |= _described(found, selector, goal, confidence)
-    return done
+    ranked = [(code[a], code[b]) for a, b in zip(pairs["first"], pairs["second"], strict=True)]
+    if found is None:
+        return {"pairs": ranked, "votes": 0}
+    goal = Goal.of(request["goal"], len(items))
+    return {"pairs": ranked, **_described(found, selector, goal, request["confidence"])}
 
 
 def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) -> dict[str, Any]:
-    table = found.item_table
+    """Return what the study's page shows of a fit."""
+    items, workers = found.item_table, found.worker_table
     names = ("score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons")
     ranking = [
-        {"item": item_label(table["item"][i], ""), **{n: _number(table[n][i]) for n in names}}
-        for i in range(min(table.height, _SHOWN_ITEMS))
+        {"item": item_label(items["item"][i], ""), **{n: _number(items[n][i]) for n in names}}
+        for i in range(min(items.height, _SHOWN_ITEMS))
     ]
-    workers = found.worker_table
     judges = {
         str(workers["worker"][i]): {
             "verdict": str(workers["verdict"][i]),
-            "reliability": _number(workers["reliability"][i]),
             "agreement": _number(workers["agreement"][i]),
         }
         for i in range(workers.height)
     }
     state = selector.stopping(confidence=confidence)
     claim = [item_label(label, "") for label in selector.items[state.claim]]
-    shown = [shortened(name, 60 if goal.top == 1 else 30) for name in claim]
-    said = sentence(goal, state, shown, confidence)
+    said = sentence(goal, state, [shortened(name, 60 if goal.top == 1 else 30) for name in claim], confidence)
     if len(set(selector.state.component.tolist())) > 1:
         said = "The votes do not connect all items yet. Until they do, ranks count within connected groups."
     return {
-        "statements": [said],
+        "votes": int(selector.votes_taken),
+        "statement": said,
         "ranking": ranking,
         "judges": judges,
-        "warnings": list(found.warnings),
         "settled": state.settled,
         "claim": claim,
         **_expected(selector, goal, state.settled, confidence),
@@ -122,28 +105,18 @@ def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) 
     top = (3 if goal.top == 1 else 0) if settled else goal.top
     if (settled and not top) or top >= len(selector.items):
         return {}
-    wanted, votes = Goal(top), int(selector.votes_taken)
-    made = plan(
-        selector,
-        goal=wanted.text,
-        confidence=confidence,
-        runs=_PLAN_RUNS,
-        seconds=_PLAN_SECONDS,
-        most=min(MAX_VOTES, 500 + 5 * votes),
-    )
+    wanted, most = Goal(top), min(MAX_VOTES, 500 + 5 * int(selector.votes_taken))
+    limits: dict[str, Any] = {"runs": _PLAN_RUNS, "seconds": _PLAN_SECONDS, "most": most}
+    made = plan(selector, goal=wanted.text, confidence=confidence, **limits)
     if len(made.needs) < _PLAN_RUNS:
         return {}
-    low, middle, high = (_most(each, made.most) for each in made.interval)
+    low, middle, high = (f"more than {count(most)}" if each >= most else count(each) for each in made.interval)
     if not settled:
-        text = f"90 % of such studies need {low} to {high} more votes."
+        text = f"Of the studies simulated from these votes 90 % need {low} to {high} more votes."
         return {"more": middle, "expected": text}
-    if middle.startswith("more"):
+    if made.interval[1] >= most:
         return {}
     return {"expected": f"About {middle} more votes would settle {wanted.words} ({low} to {high})."}
-
-
-def _most(votes: int, most: int) -> str:
-    return f"more than {count(most)}" if votes >= most else count(votes)
 
 
 def _number(value: Any) -> float | None:
@@ -151,11 +124,11 @@ def _number(value: Any) -> float | None:
 
 
 def save_fit(path: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Save the fit of all votes into a folder, with its report if that is wanted."""
+    """Save the fit of all votes into a folder, or write its report."""
     found = study_fit(path, request)
     if found is None:
         return {"error": "there are no votes yet"}
-    if request.get("report"):
+    if "report" in request:
         found.report(request["report"], title=request["title"])
     else:
         found.save(request["folder"])
@@ -171,7 +144,7 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            made = (save_fit if "folder" in request else refresh)(path, request)
+            made = (refresh if "goal" in request else save_fit)(path, request)
         except CrowdsiftError as error:
             made = {"error": str(error)}
         except Exception as error:  # the study goes on without this fit

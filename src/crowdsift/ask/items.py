@@ -18,32 +18,8 @@ MAX_TEXT = 100_000  # characters of a text
 MAX_IMAGE = 10_000_000  # bytes of an image
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 # Links and images of Markdown are left out: a page of a study asks no other host for anything.
-_TAGS = {
-    "p",
-    "br",
-    "hr",
-    "em",
-    "strong",
-    "s",
-    "code",
-    "pre",
-    "blockquote",
-    "ul",
-    "ol",
-    "li",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-}
+_TAGS = {"p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li"}
+_TAGS |= {"table", "thead", "tbody", "tr", "th", "td"} | {f"h{level}" for level in range(1, 7)}
 
 
 class Content(NamedTuple):
@@ -58,7 +34,7 @@ class Content(NamedTuple):
 
 
 def read_items(path: str) -> list[Content]:
-    """Read the items of a study."""
+    """Return the items of a study, one for each row of the file."""
     # The file has a column item, and may have text, markdown, image (a file beside it) and prompt. With prompts a row
     # is the reply of an item to a prompt, and only replies to the same prompt are compared. Without text, markdown and
     # image judges see the name of the item.
@@ -67,22 +43,20 @@ def read_items(path: str) -> list[Content]:
         names = ("prompt", "text", "markdown", "image")
         known = {name: own for name in names if (own := lookup(table, table.names, name))}
         refuse_empty(table, table.load([item, *known.values()]), "items")
-        rows = table.rows([item, *known.values()])
-        found: list[Content] = []
-        seen: set[tuple[str, str]] = set()
-        for row, values in enumerate(rows):
+        found: dict[tuple[str, str], Content] = {}
+        for row, values in enumerate(table.rows([item, *known.values()])):
             cells = ["" if value is None else str(value) for value in values]
             fields = dict(zip(("item", *known), cells, strict=True))
             try:
                 content = _content(fields, Path(path).resolve().parent)
-                if (key := (content.item, content.prompt)) in seen:
+                if (key := (content.item, content.prompt)) in found:
                     where = " for the same prompt" if content.prompt else ""
                     raise ValueError(f"the item {content.item!r} is there twice{where}; remove one")
             except ValueError as error:
                 raise table.fault(row, item, str(error)) from None
-            seen.add(key)
-            found.append(content)
-    return require_comparable(found, path)
+            found[key] = content
+    _require_comparable(found, path)
+    return list(found.values())
 
 
 def _content(fields: dict[str, str], folder: Path) -> Content:
@@ -102,7 +76,7 @@ def _content(fields: dict[str, str], folder: Path) -> Content:
 
 
 def _image(name: str, folder: Path) -> tuple[bytes | None, str]:
-    """Read an image, which must be in the folder of the items file or below."""
+    """Return an image and its media type; it must be in the folder of the items file or below."""
     if not name:
         return None, ""
     path = (folder / name).resolve()
@@ -123,24 +97,20 @@ def _image(name: str, folder: Path) -> tuple[bytes | None, str]:
     return content, media
 
 
-def require_comparable(contents: list[Content], source: str) -> list[Content]:
-    """Refuse items of which no two can be compared."""
-    items = {each.item for each in contents}
+def _require_comparable(keys: Iterable[tuple[str, str]], source: str) -> None:
+    """Refuse items, with their prompts, of which no two can be compared."""
+    replies: dict[str, set[str]] = {}
+    for item, prompt in keys:
+        replies.setdefault(prompt, set()).add(item)
+    items = set().union(*replies.values())
     if len(items) < 2:
         raise InputError(f"{len(items)} item; a study compares at least two", source=source)
     if len(items) > MAX_ITEMS:
         raise InputError(f"{len(items):,} items; at most {MAX_ITEMS:,} are possible", source=source)
-    replies: dict[str, set[str]] = {}
-    for each in contents:
-        replies.setdefault(each.prompt, set()).add(each.item)
     alone = next((prompt for prompt, named in replies.items() if len(named) < 2), None)
     if alone is not None:
-        raise InputError(
-            f"the prompt {alone[:60]!r} has one reply only; replies are compared by prompt",
-            source=source,
-            column="prompt",
-        )
-    return contents
+        fault = f"the prompt {alone[:60]!r} has one reply only; replies are compared by prompt"
+        raise InputError(fault, source=source, column="prompt")
 
 
 @cache
@@ -151,16 +121,16 @@ def _markdown() -> Any:
 
 
 def safe_html(markdown: str) -> str:
-    """Render Markdown, and keep nothing but plain formatting: no links, images or attributes."""
+    """Return Markdown as HTML with plain formatting alone: no links, images or attributes."""
     import nh3
 
     rendered = _markdown().render(markdown)
     return nh3.clean(rendered, tags=_TAGS, attributes={}, link_rel=None)
 
 
-def require_packages(names: Iterable[str] = ("starlette", "uvicorn", "nh3", "markdown_it")) -> None:
+def require_packages() -> None:
     """Refuse to start without the packages of the extra."""
     from importlib.util import find_spec
 
-    if missing := [name for name in names if find_spec(name) is None]:
+    if missing := [name for name in ("starlette", "uvicorn", "nh3", "markdown_it") if find_spec(name) is None]:
         raise RequestError(f"crowdsift ask needs {', '.join(missing)}; pip install 'crowdsift[ask]'")

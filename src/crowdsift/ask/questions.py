@@ -6,7 +6,6 @@ taken; gold and pairs that other judges have answered come at stated rates.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import random
@@ -33,24 +32,29 @@ class Question(NamedTuple):
     judge: int
     left: int
     right: int
-    gold: bool
     number: str
     issued: int
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The two contents, whichever side they are on."""
+        return min(self.left, self.right), max(self.left, self.right)
 
     def signed(self, key: str) -> str:
         """Return the question as text that only the server can make."""
         body = urlsafe_b64encode(json.dumps(self).encode()).decode()
-        return f"{body}.{_signature(key, body)}"
+        return f"{body}.{signature(key, body)}"
 
 
-def _signature(key: str, body: str) -> str:
-    return hmac.new(key.encode(), body.encode(), hashlib.sha256).hexdigest()
+def signature(key: str, body: str) -> str:
+    """Return a code that only who has the key can compute."""
+    return hmac.new(key.encode(), body.encode(), "sha256").hexdigest()
 
 
 def opened(text: str, key: str) -> Question | None:
     """Return a signed question; None if it was forged, damaged or is too old."""
-    body, _, signature = text.partition(".")
-    if not hmac.compare_digest(signature.encode(), _signature(key, body).encode()):
+    body, _, given = text.partition(".")
+    if not text.isascii() or not hmac.compare_digest(given, signature(key, body)):
         return None
     question = Question(*json.loads(urlsafe_b64decode(body)))
     return question if time.time() - question.issued < _MAX_AGE else None
@@ -77,9 +81,8 @@ class Chooser:
         """Take the pairs of items worth asking now, the best first."""
         self._ranked = deque(pairs)
 
-    def note(self, left: int, right: int) -> None:
-        """Remember a pair that was answered, for second opinions."""
-        pair = (min(left, right), max(left, right))
+    def note(self, pair: tuple[int, int]) -> None:
+        """Remember a pair of contents that was answered, for second opinions."""
         self._answered.pop(pair, None)
         self._answered[pair] = None
 
@@ -90,15 +93,13 @@ class Chooser:
         taken = set(waiting) if settings.get("repeat") else {*judge.seen, *waiting}
         gold = bool(self._store.gold) and self._random.random() < settings.get("gold_rate", 0.1)
         found = self._gold(taken) if gold else None
-        is_gold = found is not None
         if found is None and self._random.random() < SHARED_RATE:
             found = self._shared(taken)
         found = found or self._valued(taken) or self._any(taken)
         if found is None:
             return None
         left, right = found if self._random.random() < 0.5 else found[::-1]
-        now = int(time.time())
-        return Question(judge.code, left, right, is_gold, secrets.token_hex(8), now)
+        return Question(judge.code, left, right, secrets.token_hex(8), int(time.time()))
 
     def _contents(self, a: int, b: int, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
         """Return contents of two items for one prompt, of which the pair is not taken."""
@@ -115,8 +116,9 @@ class Chooser:
         return next((found for a, b in pairs if (found := self._contents(a, b, taken))), None)
 
     def _shared(self, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return a pair that somebody else answered lately."""
-        return next((pair for pair in reversed(self._answered) if pair not in taken), None)
+        """Return a pair that somebody else answered lately; gold has another rate."""
+        free = (pair for pair in reversed(self._answered) if pair not in taken)
+        return next((pair for pair in free if self._store.gold_winner(*pair) is None), None)
 
     def _valued(self, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
         """Return the most valuable pair, and put its items at the end of the line."""

@@ -51,7 +51,7 @@ class Links:
 
 
 def open_study(path: Path, items: str | None, given: Mapping[str, Any], gold: str | None = None) -> Store:
-    """Open a study, or make it if there is none; options that are given replace earlier ones."""
+    """Return an open study, made if there is none; options that are given replace earlier ones."""
     require_packages()
     given = {name: value for name, value in given.items() if value is not None}
     contents = None if items is None else read_items(items)
@@ -104,52 +104,52 @@ def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
 
 
 def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False) -> Links:
-    """Return the links of a study. A file beside it keeps them; the study has only their hashes."""
+    """Return the links of a study, and write them to a file beside it; the study has only their hashes."""
     # With `workers` every judge has a link, and there is no open one. `renew` makes new links for all; old ones then no
     # longer work.
     if (prices := store.settings.get("prices")) and (missing := [each for each in workers or {} if each not in prices]):
         raise RequestError(f"{missing[0]!r} has no price; give --price again with --workers")
     file = store.path.with_name(store.path.name + ".links.csv")
-    kept: dict[str, str] = {}
-    if file.exists() and not renew:
-        with file.open(encoding="utf-8", newline="") as lines:
-            kept = {row[0]: row[1].rpartition("#")[2] for row in csv.reader(lines) if len(row) == 2}
-
-    def current(name: str, digest: bytes | None) -> str:
-        token = kept.get(name, "")
-        return token if token and token_digest(token) == digest else ""
-
+    kept = {} if renew else _tokens(file)
     tokens: dict[str, str] = {}
     for name in (OWNER, EVERYONE):
-        token = current(name, bytes.fromhex(store.settings.get(name, "")))
-        tokens[name] = token or secrets.token_urlsafe(32)
-        store.set(**{name: token_digest(tokens[name]).hex()}).result()
+        tokens[name] = kept.get(name, "")
+        if token_digest(tokens[name]).hex() != store.settings.get(name):
+            tokens[name] = secrets.token_urlsafe(32)
+            store.set(**{name: token_digest(tokens[name]).hex()}).result()
     if workers is not None:
         store.set(named=True).result()
-    if not store.settings.get("named"):
-        workers = {}
-    elif workers is None:
+    elif store.settings.get("named"):
         workers = {each.worker: each.capacity for each in store.judges.values()}
     for name, capacity in (workers or {}).items():
         judge = store.by_name.get(name)
-        has_link = judge is not None and judge.digest is not None and not renew
-        token = current(name, judge.digest if judge else None) if has_link else ""
-        fresh = "" if has_link else secrets.token_urlsafe(32)
-        store.add_judge(name, fresh or None, capacity)
-        if token or fresh:  # a link that the file has lost stays valid, but cannot be shown
-            tokens[name] = token or fresh
+        lacks_link = renew or judge is None or judge.digest is None
+        token = secrets.token_urlsafe(32) if lacks_link else None
+        judge = store.add_judge(name, token, capacity)
+        token = token or kept.get(name, "")
+        if token_digest(token) == judge.digest:  # a link that the file has lost stays valid, but cannot be shown
+            tokens[name] = token
     links = Links(
         f"{base}/study#{tokens.pop(OWNER)}",
         "" if store.settings.get("named") else f"{base}/#{tokens[EVERYONE]}",
         {name: f"{base}/#{token}" for name, token in tokens.items() if name != EVERYONE},
         file,
     )
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "w", encoding="utf-8", newline="") as lines:
+    draft = f"{file}.new"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8", newline="") as lines:
         rows = [("name", "link"), (OWNER, links.study)]
         rows += [(EVERYONE, links.everyone)] if links.everyone else []
         csv.writer(lines).writerows([*rows, *links.judges.items()])
+    os.replace(draft, file)
     return links
+
+
+def _tokens(file: Path) -> dict[str, str]:
+    """Return the tokens of a file of links by name."""
+    if not file.exists():
+        return {}
+    with file.open(encoding="utf-8", newline="") as lines:
+        return {row[0]: row[1].rpartition("#")[2] for row in csv.reader(lines) if len(row) == 2}
 
 
 def bind(host: str, port: int) -> socket.socket:

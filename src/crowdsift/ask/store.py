@@ -7,16 +7,14 @@ that many judges wait for one sync of the disk and not for one each.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
 import sqlite3
 import sys
 import threading
-from collections import Counter
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 VERSION = 1
-ANSWERS = ("left", "right", "tie", "skip")
 _SCHEMA = """
 CREATE TABLE study (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (code INTEGER PRIMARY KEY, item TEXT NOT NULL UNIQUE);
@@ -70,6 +67,10 @@ _UNDO = (
     "NULL, left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, "
     "milliseconds = NULL WHERE judge = excluded.judge"
 )
+_JUDGE = (
+    "INSERT INTO judges (code, worker, token, capacity) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (code) DO UPDATE SET token = excluded.token, capacity = excluded.capacity"
+)
 _SET = "INSERT INTO study VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -80,14 +81,23 @@ def token_digest(token: str) -> bytes:
 
 @dataclass
 class Vote:
-    """The last votes of a judge, for undoing them."""
+    """An answer of a judge; left and right are contents."""
 
     id: str
     left: int
     right: int
     answer: str
     milliseconds: int
-    gold: bool
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The two contents, whichever side they were on."""
+        return min(self.left, self.right), max(self.left, self.right)
+
+    @property
+    def winner(self) -> int | None:
+        """The content that was preferred, if one was."""
+        return {"left": self.left, "right": self.right}.get(self.answer)
 
 
 @dataclass
@@ -103,9 +113,9 @@ class Judge:
     votes: list[Vote] = field(default_factory=list)
 
     @property
-    def seen(self) -> Counter[tuple[int, int]]:
-        """How often this judge has answered each pair of contents."""
-        return Counter((min(v.left, v.right), max(v.left, v.right)) for v in self.votes)
+    def seen(self) -> set[tuple[int, int]]:
+        """The pairs of contents that this judge has answered."""
+        return {vote.pair for vote in self.votes}
 
 
 def create_study(
@@ -142,7 +152,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         _require_study(path)
         self.path = path
-        self._lock = _hold(path)
+        self._lock, self._erase = _hold(path), False
         try:
             self._load()
         except BaseException as error:
@@ -167,20 +177,22 @@ class Store:
         for item, *rest in read("SELECT item, prompt, text, markdown, image, media FROM contents ORDER BY code"):
             self.item_of.append(item)
             self.contents.append(Content(self.items[item], *rest))
-        self.gold: list[tuple[int, int]] = list(read("SELECT winner, loser FROM gold"))
-        self.judges: dict[int, Judge] = {}
-        for code, worker, digest, capacity, consented, withdrawn in read(
-            "SELECT code, worker, token, capacity, consented, withdrawn FROM judges ORDER BY code"
-        ):
-            self.judges[code] = Judge(code, worker, digest, capacity, consented is not None, withdrawn is not None)
+        self.gold: list[tuple[int, int]] = list(read("SELECT DISTINCT winner, loser FROM gold"))
+        self._gold = set(self.gold)
+        known = read(
+            "SELECT code, worker, token, capacity, consented IS NOT NULL, withdrawn IS NOT NULL "
+            "FROM judges ORDER BY code"
+        )
+        self.judges = {row[0]: Judge(*row) for row in known}
         self.answers, self.cost = 0, 0.0  # votes, and what they cost by the prices of judges
         for code, *row in read(
-            "SELECT judge, id, left_content, right_content, answer, milliseconds, gold "
+            "SELECT judge, id, left_content, right_content, answer, milliseconds "
             "FROM answers WHERE answer IS NOT NULL ORDER BY rowid"
         ):
-            self.judges[code].votes.append(Vote(*row))
-            self.count(self.judges[code], self.judges[code].votes[-1])
-        self.by_digest = {each.digest: each for each in self.judges.values() if each.digest}
+            vote = Vote(*row)
+            self.judges[code].votes.append(vote)
+            self.count(self.judges[code], vote)
+        self.by_digest = {each.digest: each for each in self.judges.values()}
         self.by_name = {each.worker: each for each in self.judges.values()}
 
     # --- writing ----------------------------------------------------------------------------
@@ -193,12 +205,12 @@ class Store:
 
     def _commit(self) -> None:
         """Commit what waits, again and again, until the study is closed."""
-        closing = False
-        while not closing:
+        ending = False
+        while not ending:
             waiting = [self._queue.get()]
             while not self._queue.empty():
                 waiting.append(self._queue.get())
-            closing = None in waiting
+            ending = None in waiting
             jobs = [job for job in waiting if job is not None]
             done: list[tuple[Future[list[int]], list[int] | Exception]] = []
             try:
@@ -206,6 +218,8 @@ class Store:
                 for statements, future in jobs:
                     done.append((future, self._run(statements)))
                 self._connection.execute("COMMIT")
+                if self._erase:  # 1 means that somebody reads: then after the next commit
+                    self._erase = bool(self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
             except sqlite3.Error as error:  # the disk is full, or the file is gone
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
@@ -246,32 +260,25 @@ class Store:
 
     # --- judges -----------------------------------------------------------------------------
 
-    def judge_of(self, token: str) -> Judge | None:
-        """Return the judge whose token this is; digests are compared in constant time."""
-        digest = token_digest(token)
-        found = self.by_digest.get(digest)
-        known = found.digest if found is not None and found.digest else b""
-        return found if hmac.compare_digest(known, digest) else None
+    def gold_winner(self, left: int, right: int) -> int | None:
+        """Return which of two contents is known to be better; None if the pair is not gold."""
+        one, two = self.item_of[left], self.item_of[right]
+        return left if (one, two) in self._gold else right if (two, one) in self._gold else None
+
+    def judge_of(self, digest: bytes) -> Judge | None:
+        """Return the judge whose token has this digest."""
+        # The time that a lookup takes depends on digests, from which no token can be computed.
+        return self.by_digest.get(digest)
 
     def add_judge(self, worker: str, token: str | None, capacity: int | None = None) -> Judge:
         """Add a judge, or give one who is known another token or capacity; wait for the disk."""
-        digest = None if token is None else token_digest(token)
-        known = self.by_name.get(worker)
-        if known is not None:
-            known.capacity = capacity
-            if digest is not None:
-                self.by_digest.pop(known.digest or b"", None)
-                known.digest = digest
-            update = "UPDATE judges SET token = ?, capacity = ? WHERE code = ?"
-            self.write((update, (known.digest, capacity, known.code))).result()
-        else:
-            code = max(self.judges, default=-1) + 1
-            insert = "INSERT INTO judges (code, worker, token, capacity) VALUES (?, ?, ?, ?)"
-            self.write((insert, (code, worker, digest, capacity))).result()
-            known = self.judges[code] = self.by_name[worker] = Judge(code, worker, digest, capacity)
-        if known.digest is not None:
-            self.by_digest[known.digest] = known
-        return known
+        judge = self.by_name.get(worker) or Judge(max(self.judges, default=-1) + 1, worker, None, None)
+        digest = judge.digest if token is None else token_digest(token)
+        self.write((_JUDGE, (judge.code, worker, digest, capacity))).result()
+        self.by_digest.pop(judge.digest, None)
+        judge.digest, judge.capacity = digest, capacity
+        self.judges[judge.code] = self.by_name[worker] = self.by_digest[digest] = judge
+        return judge
 
     def count(self, judge: Judge, vote: Vote, times: int = 1) -> None:
         """Count a vote, or with -1 one that is gone; skipping costs nothing."""
@@ -281,27 +288,26 @@ class Store:
 
     def add_vote(self, judge: Judge, vote: Vote, question: str) -> Future[list[int]]:
         """Store a vote, unless its id is known or its question has an answer."""
-        row = (vote.id, judge.code, question, vote.left, vote.right, vote.answer, int(vote.gold))
-        return self.write((_ANSWER, (*row, vote.milliseconds)))
+        gold = self.gold_winner(*vote.pair) is not None
+        row = (vote.id, judge.code, question, vote.left, vote.right, vote.answer, gold, vote.milliseconds)
+        return self.write((_ANSWER, row))
 
     def undo(self, judge: Judge, vote_id: str) -> Future[list[int]]:
         """Forget an answer, also one that has not arrived yet."""
         return self.write((_UNDO, (vote_id, judge.code)))
 
     def withdraw(self, judge: Judge) -> Future[list[int]]:
-        """Delete all answers of a judge."""
+        """Delete all answers of a judge, also from the log of writes."""
+        self._erase = True
         stamp = "UPDATE judges SET withdrawn = CURRENT_TIMESTAMP WHERE code = ?"
         return self.write(("DELETE FROM answers WHERE judge = ?", (judge.code,)), (stamp, (judge.code,)))
 
 
 def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
-    """Read all votes: left, right, winner, worker, milliseconds, time; in any process."""
-    connection = sqlite3.connect(f"file:{Path(path).absolute().as_posix()}?mode=ro", uri=True)
-    try:
+    """Return all votes as left, right, winner, worker, milliseconds and time; any process may call this."""
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
         query = 'SELECT "left", "right", winner, worker, milliseconds, time FROM votes'
         return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def _require_study(path: Path) -> None:

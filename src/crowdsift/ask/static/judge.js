@@ -240,7 +240,7 @@ async function begin() {
   queue = study.questions;
   $("who").textContent = study.name;
   $("tie").hidden = $("tie-key").hidden = !study.ties;
-  $("skip").hidden = !study.skip;
+  $("skip").hidden = $("skip-key").hidden = !study.skip;
   if (!study.consented) {
     show("consent");
     $("consent-text").innerHTML = study.consent; // sanitised by the server

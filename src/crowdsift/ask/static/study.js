@@ -45,7 +45,7 @@ function bar(row, low, high) {
 
 function showRanking(ranking, claim, settled) {
   $("ranking-box").hidden = !ranking.length;
-  $("ranking-text").textContent = ranking.length ? "By all votes so far, each judge counted by how reliable the votes show this judge to be." : "No votes yet.";
+  $("ranking-text").textContent = ranking.length ? "From all votes so far. Votes of reliable judges count more." : "No votes yet.";
   const ends = ranking.flatMap((row) => [row.lower ?? row.score, row.upper ?? row.score]);
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
   $("ranking").replaceChildren(...ranking.map((row) => {
@@ -59,7 +59,7 @@ function showRanking(ranking, claim, settled) {
 
 function showJudges(judges) {
   $("judges-box").hidden = !judges.length;
-  $("judges-text").textContent = judges.length ? "Verdicts come from agreement with what all votes together show." : "No judge has joined yet. Send the judges their link.";
+  $("judges-text").textContent = judges.length ? "A verdict says how well the votes of a judge agree with the ranking." : "No judge has joined yet. Send the judges their link.";
   $("judges").replaceChildren(...judges.map((each) => {
     const line = document.createElement("tr");
     const verdict = each.withdrawn ? "withdrawn" : each.verdict || (each.votes ? "…" : "no votes yet");
@@ -100,8 +100,8 @@ async function refresh() {
     const study = await (await call("/api/study")).json();
     $("problem").textContent = study.result.error ? `The last fit failed: ${study.result.error}` : "";
     $("title").textContent = document.title = study.question;
-    const said = study.result.statements || [];
-    if ($("answer").textContent !== (said[0] || "No votes yet.")) $("answer").textContent = said[0] || "No votes yet.";
+    const said = study.result.statement || "No votes yet.";
+    if ($("answer").textContent !== said) $("answer").textContent = said; // only what is new is read aloud
     $("detail").textContent = study.result.expected || "";
     showState(study);
     tiles(study);
