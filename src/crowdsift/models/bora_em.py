@@ -108,7 +108,7 @@ class BoraEM(BoltzmannModel):
             log_likelihood=state.e_step.log_likelihood,
             rule=rule,
             trace=trace,
-            precision=ScorePrecision.of(at.laplacian, facts, shift),
+            precision=ScorePrecision.of(lambda: at.laplacian, facts, shift),
             theta=state.slopes[:, None],
             workers=WorkerEstimate(state.slopes, 1.0 / np.sqrt(at.information + self.reliability_sd**-2)),
             diagnostics=notes,

@@ -11,8 +11,8 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, mirror
-from crowdsift.models.covariance import ScorePrecision, exact_items
-from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.covariance import ScorePrecision
+from crowdsift.models.feature_weights import with_feature_estimate
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -146,12 +146,16 @@ class BoraMAP(BoltzmannModel):
         if size < 1e-9:  # the votes are all ties
             scores, size = np.zeros_like(scores), 1.0
         scores, slopes = np.asarray(scores / size), np.asarray(at.slopes * size)
+        # The prior of scaled scores has the precision size².
+        precision = ScorePrecision.of(
+            lambda: required(engine.slopes).curvature(scores, slopes).laplacian, engine.facts, size**2
+        )
         return Estimate(
             scores=scores,
             log_likelihood=at.value,
             rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(engine, scores, slopes, size),
+            precision=precision,
             theta=slopes[:, None],
             workers=WorkerEstimate(slopes, np.asarray(size / np.sqrt(at.curvature))),
             sign=self._sign(engine, at, size),
@@ -166,14 +170,6 @@ class BoraMAP(BoltzmannModel):
         total = votes + 1.0 / (mean**2 + self.reliability_sd**2)
         beta = (at.curvature * at.slopes - precision * mean) / total
         return WorkerEstimate(beta * size, size * total**-0.5).sign_support(engine.facts.loads)
-
-    @staticmethod
-    def _precision(engine: Engine, scores: Vector, slopes: Vector, size: float) -> ScorePrecision | None:
-        """Of the scaled scores; their prior has the precision size²."""
-        if not exact_items(engine.facts.component).any():
-            return None
-        at = required(engine.slopes).curvature(scores, slopes)
-        return ScorePrecision.of(at.laplacian, engine.facts, size**2)
 
 
 def _log_odds(estimate: Estimate) -> float:

@@ -71,13 +71,13 @@ class BradleyTerry(Model):
         rule = StoppingRule("largest step of a score", self.tolerance, self.most_iterations, progress)
         first = objective.first_scores() if start is None else start.scores
         scores, trace = minimise(objective, first, rule, objective.largest_step)
-        value, precision = objective.profile(scores).value, None
-        if exact_items(engine.facts.component).any():
-            at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
-            precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
+        ones = np.ones(engine.facts.n_workers)
+        precision = ScorePrecision.of(
+            lambda: required(engine.slopes).curvature(scores, ones).laplacian, engine.facts, self.penalty
+        )
         return Estimate(
             scores=np.asarray(scores - scores.mean()),
-            log_likelihood=value,
+            log_likelihood=objective.profile(scores).value,
             rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
             precision=precision,

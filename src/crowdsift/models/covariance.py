@@ -16,7 +16,8 @@ import numpy as np
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Facts
@@ -36,11 +37,11 @@ class ScorePrecision:
     size: float = 1.0
 
     @staticmethod
-    def of(laplacian: Operator, facts: Facts, shift: float, size: float = 1.0) -> ScorePrecision | None:
-        """Return that of a Laplacian; None where all components are large."""
+    def of(laplacian: Callable[[], Operator], facts: Facts, shift: float, size: float = 1.0) -> ScorePrecision | None:
+        """Return the precision by a Laplacian, which may take a pass; None if all components are large."""
         if not exact_items(facts.component).any():
             return None
-        return ScorePrecision(*laplacian.pairs(), facts.component, shift, size)
+        return ScorePrecision(*laplacian().pairs(), facts.component, shift, size)
 
     @cached_property
     def covariance(self) -> ComponentCovariance:

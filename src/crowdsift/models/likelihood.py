@@ -11,7 +11,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
-from crowdsift.models.covariance import ScorePrecision, exact_items
+from crowdsift.models.covariance import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.newton import minimise
@@ -72,15 +72,10 @@ class LikelihoodModel(Model):
             log_likelihood=objective.log_likelihood,
             rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],
-            precision=self._precision(objective, engine),
+            precision=ScorePrecision.of(objective.laplacian, engine.facts, self.penalty),
             theta=objective.theta,
             workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
         )
-
-    def _precision(self, objective: WorkerElimination, engine: Engine) -> ScorePrecision | None:
-        if not exact_items(engine.facts.component).any():
-            return None
-        return ScorePrecision.of(objective.laplacian(), engine.facts, self.penalty)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         passes = required(engine.likelihood)

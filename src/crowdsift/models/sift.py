@@ -13,7 +13,7 @@ from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.feature_weights import with_feature_estimate
 from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_dimensions, with_dimensions
 from crowdsift.models.sift_estimate import (
     MAX_GROUP_NUMBERS,

@@ -92,7 +92,7 @@ def run_estimate(
         rule=run.rule,
         trace=run.evidence,
         score_sd=np.asarray(np.sqrt(variance) / size),
-        precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
+        precision=ScorePrecision.of(lambda: run.system.laplacian, engine.facts, 1.0, size),
         theta=workers.spread,
         points=workers.points,
         in_context=in_context,
@@ -339,21 +339,10 @@ def covariate_estimate(
     m, (kept, gains, by_items) = engine.facts.n_workers, run.covariates
     typical = typical_reliability(run.prior) * run.scale()
     if kept is None:
-        none, empty = np.zeros((m, 0)), np.zeros(0)
+        none, rows, items = np.zeros(0), np.zeros((m, 0)), np.zeros((engine.facts.n_items, 0))
+        points, covariance = np.zeros((m, 1, 0)), np.zeros((m, 0, 0))
         return CovariateEstimate(
-            (),
-            empty,
-            empty,
-            empty,
-            none,
-            none,
-            np.zeros((m, 1, 0)),
-            np.zeros((m, 0, 0)),
-            np.zeros((engine.facts.n_items, 0)),
-            typical,
-            gains,
-            by_items,
-            nothing,
+            (), none, none, none, rows, rows, points, covariance, items, typical, gains, by_items, nothing
         ), None
     posterior = run.sites.posteriors(run.prior.masses, slice(0, m))
     chosen = chosen_types(posterior.masses, _POINTS)

@@ -22,6 +22,7 @@ from crowdsift.engines.grid import SidePrior, SitePass, SiteUpdate, TypePosterio
 from crowdsift.numeric.distributions import deposit
 from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 from crowdsift.solvers.ep.items import Factorisation
+from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         WorkerTypes,
     )
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Propagation, Settings
+    from crowdsift.solvers.ep.state import Settings
 
 MAX_CONTEXT_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
 _MIN_VOTES = 3.0  # of a worker in a context: with fewer there is nothing to learn from
@@ -333,30 +334,25 @@ def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: N
 
 def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
     """Return the state of the run over workers in contexts, before its first pass."""
-    types, facts, below = run.prior.types, run.engine.facts, _sites(run, apart)
-    who = apart.worker, apart.context, facts.n_workers
-    sites: GridSites = ContextSites(below, *who, types, facts.n_gold)
-    rule = replace(run.rule, history=[], converged=False)
-    return replace(
-        run,
-        engine=apart.engine,
-        sites=sites,
-        system=sites.system(sites.pair_sums()),
-        factorisation=Factorisation(apart.engine),
-        messages=None,
-        rule=rule,
-        evidence=[],
-        done=False,
-        clip=True,
-        damping=1.0,
-        last_step=None,
-        swings=0,
-        unclipped=0,
-        scale_steps=0,
-        exact=False,
-        indefinite=False,
+    facts, types = run.engine.facts, run.prior.types
+    sites: GridSites = ContextSites(
+        _sites(run, apart), apart.worker, apart.context, facts.n_workers, types, facts.n_gold
+    )
+    trial = Propagation.of(
+        run.name,
+        apart.engine,
+        sites,
+        run.prior,
+        run.means,
+        run.settings,
+        run.rule.progress,
+        Factorisation(apart.engine),
+        variances=run.variances,
+        sides=run.sides,
         item_prior=run.own_item_prior(),
     )
+    trial.rule.iterate = run.rule.iterate
+    return trial
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
