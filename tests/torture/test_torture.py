@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdsift
-from torture import AREAS, lives
+from torture import AREAS, lives, sentences
 from torture.shapes import SHAPES, made
 
 # Some fifteen seconds in all.
@@ -55,6 +55,11 @@ def test_lives(seed, tmp_path):
     """A fit that went on kept to what the earlier votes showed: no effect of pairs, no sides, sides that the new votes
     speak against."""
     lives.sift_life(seed, tmp_path)
+
+
+def test_sentences_of_three_dimensions(tmp_path):
+    """Weights of workers with 1,000 votes each on six items grew without end by the expected curvature."""
+    sentences.case(345828304, tmp_path)
 
 
 def test_a_message_of_the_reader_that_is_no_utf8(tmp_path):

@@ -186,15 +186,16 @@ def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> Stat
 def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
     """Iterate until the bound settles; the crowd is held for the first iterations."""
     # The positions of few items get one covariance matrix once the bound has nearly settled. Then steps become less
-    # cautious, down to the expected curvature, unless the bound falls faster and faster. Trials stay with the curvature
-    # that is safe. Below it the weights are no maximum of the bound, which may fall on the way to them.
+    # cautious, down to the expected curvature, unless the bound falls faster and faster, or exceeds 0, which no log
+    # probability of votes does. Trials stay with the curvature that is safe. Below it the weights are no maximum of the
+    # bound, which may fall on the way to them.
     last, moved, at_last, exact = -np.inf, np.inf, _exact(setting, state), False
     caution, least, safe = 1.0, float(setting.part is not Part.ALL), state
     for iteration in range(most):
         found = setting.update(state, caution)
         bound = found.bound - (state.penalty() if iteration else 0.0)
         settled = max(_NATS, _SHARE * abs(bound))
-        if caution < 1.0 and not last - bound <= max(moved, 10.0 * settled):
+        if caution < 1.0 and not (bound <= 0.0 and last - bound <= max(moved, 10.0 * settled)):
             state, caution = safe, min(2.0 * caution + _CALMER, 1.0)
             least, last = caution, -np.inf
             continue
