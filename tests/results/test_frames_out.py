@@ -66,6 +66,17 @@ def test_tables_are_frames_of_the_library_that_went_in(backend: str) -> None:
     assert fit.with_statistics().summary["statistics"] == statistics.to_json()
 
 
+def test_coefficients_and_updates_are_frames_too(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    length = np.random.default_rng(0).normal(size=len(rows()["winner"]))
+    fit = crowdsift.fit(pandas.DataFrame({**rows(), "length": length}), covariates="length")
+    assert isinstance(fit.coefficients, pandas.DataFrame)
+    assert "coefficient" in fit.coefficients.columns
+    crowdsift.fit(rows()).save(tmp_path)
+    new = pandas.DataFrame({"winner": ["a", "a"], "loser": ["b", "c"], "worker": ["new", "new"]})
+    assert isinstance(crowdsift.load(tmp_path).update(new).items, pandas.DataFrame)
+
+
 def test_win_matrix_has_labels() -> None:
     pandas = pytest.importorskip("pandas")
     fit = crowdsift.fit(pandas.DataFrame(rows()))

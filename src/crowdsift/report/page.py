@@ -460,7 +460,7 @@ def what_is_followed(fit: Fit) -> dict[str, Any] | None:
 
 
 def _judges(fit: Fit) -> list[dict[str, Any]]:
-    table = fit.coefficients
+    table = fit.coefficient_table
     if table is None:
         return []
     votes = dict(zip(fit.worker_table["worker"], fit.worker_table["comparisons"], strict=True))

@@ -97,7 +97,7 @@ class FitBuilder:
             backend=votes.backend,
             population=estimate.population,
             features=estimate.features,
-            coefficients=None if estimate.covariates is None else coefficient_table(self),
+            coefficient_table=None if estimate.covariates is None else coefficient_table(self),
             sites=_sites(self),
             panel_biases=_panel_biases(self),
             votes=votes if votes.elsewhere is None else None,

@@ -140,7 +140,7 @@ class Fit:
     shown: Table | None = None  # the items on a scale other than the standard one
     features: FeatureEstimate | None = None  # what features of items say of their scores
     overall_ranking: Fit | None = None  # of items over all contexts
-    coefficients: Table | None = None  # of workers, for covariates of votes
+    coefficient_table: Table | None = None  # of workers, for covariates of votes
     panel_biases: Table | None = None  # of items, for panels beside a trusted one
     gold: GoldLabels | None = None  # the pairs of known order that the fit was given
     folder: str = ""  # from which the fit was loaded
@@ -238,6 +238,11 @@ class Fit:
         """The items over all contexts, on the same scale; None where there is no such ranking."""
         whole = self.overall_ranking
         return None if whole is None else self._native(whole.shown_items)
+
+    @property
+    def coefficients(self) -> Any:
+        """The coefficient of every covariate for every worker; None without covariates."""
+        return None if self.coefficient_table is None else self._native(self.coefficient_table)
 
     @property
     def panel_bias(self) -> Any:

@@ -55,12 +55,12 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
         gold = len(labels)  # the code after the last worker
         worker = np.append(code.astype(np.int64), gold)
         fields["sites"] = fit.sites.recoded(np.arange(fit.item_table.height), worker, gold + 1)
-    if fit.coefficients is not None:
-        rows = fit.coefficients
+    if fit.coefficient_table is not None:
+        rows = fit.coefficient_table
         own = np.array([known[str(label)] for label in rows["worker"]], dtype=object)
         place = np.argsort(own, kind="stable")
         hidden = {**{name: rows[name][place] for name in rows}, "worker": own[place]}
-        fields["coefficients"] = Table(hidden)
+        fields["coefficient_table"] = Table(hidden)
     return fields
 
 

@@ -121,8 +121,8 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     if fit.features is not None:
         files[FEATURE_WEIGHTS] = weight_table(fit.features, fit.level).to_csv().encode()
         files[FEATURES] = features_bytes(fit.features)
-    if fit.coefficients is not None:
-        files[COEFFICIENTS] = fit.coefficients.to_csv().encode()
+    if fit.coefficient_table is not None:
+        files[COEFFICIENTS] = fit.coefficient_table.to_csv().encode()
     if fit.panel_biases is not None:
         files[PANEL_BIAS] = fit.panel_biases.to_csv().encode()
     kept, details = kept_files(fit)
@@ -184,7 +184,7 @@ def _loaded(saved: RecordedFolder) -> Fit:
             diagnostics=_diagnostics(record),
             population=population,
             sites=_sites(saved, population, items, workers),
-            coefficients=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
+            coefficient_table=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
             panel_biases=_repeated(saved, PANEL_BIAS, "item", types["items"]),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
             overall_ranking=overall,

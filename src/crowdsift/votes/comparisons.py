@@ -584,7 +584,7 @@ class Comparisons(EncodedVotes):
             sides_known=self.sides_known and other.sides_known,
             by=self.by,
             source=self.source,
-            backend=self.backend,
+            backend=self.backend or other.backend,
             summed=True,
         )
         choices, grades = None, None
