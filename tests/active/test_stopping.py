@@ -83,6 +83,20 @@ def test_a_selector_stops_on_the_truth_and_chooses_for_the_goal():
     assert selector.stopping("top-2").claim.tolist()[0] == 0
 
 
+@pytest.mark.parametrize("goal", ["first", "ranking"])
+def test_a_claim_is_that_of_the_scores_and_not_settled_where_plain_counts_contradict_it(goal):
+    """One worker gives most votes and turns the order round: the scores see that, plain counts do not."""
+    rows = [("a", "b"), ("b", "c"), ("a", "c")]
+    votes = [(won, lost, worker) for worker in "vwxyz" for won, lost in rows * 8]
+    votes += [(lost, won, "odd") for won, lost in rows * 150]
+    winner, loser, worker = (list(column) for column in zip(*votes, strict=True))
+    selector = crowdsift.Selector(crowdsift.Comparisons.from_arrays(winner, loser, worker=worker), goal=goal, threads=1)
+    assert selector.items[np.argsort(-selector.pooled().scores)].tolist() == ["c", "b", "a"]
+    state = selector.stopping()
+    assert selector.items[state.claim].tolist() == ["a", "b", "c"][: len(state.claim)]
+    assert (state.settled, state.confidence) == (False, 0.0)
+
+
 def test_a_pair_that_is_odd_does_not_get_all_votes():
     """Items 1 and 2 are equal by their direct votes, and 1 is better by votes against all others.
 

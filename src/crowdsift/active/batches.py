@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.active.beliefs import vote_precision
+from crowdsift.active.beliefs import answer, vote_precision
 from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
@@ -45,8 +45,15 @@ class State:
         """Return mean and variance of what other dimensions add to a vote of a worker (-1: anyone)."""
         return (0.0, 0.0) if self.dimensions is None else self.dimensions.offsets(worker, a, b)
 
-    def note(self, a: int, b: int) -> None:
-        """Count a vote on items a and b, whose islands are one."""
+    def absorb(self, a: int, b: int, s: int, outcome: float) -> None:
+        """Learn from a vote of worker s on items a and b, whose islands are then one."""
+        variance = float(self.belief.variance(np.array([a]), np.array([b]))[0])
+        difference = float(self.belief.mean[a] - self.belief.mean[b])
+        step, shrink, self.share[s] = answer(
+            difference, variance, outcome, self.types[s], self.share[s], self.offset(s, a, b)
+        )
+        self.belief.move(a, b, step, shrink)
+        self.votes[s] += 1
         _join(self.component, a, b)
         if self.on_pair is not None:
             self.on_pair[[a, b], [b, a]] += 1.0

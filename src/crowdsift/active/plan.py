@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.active.batches import BatchSelection
-from crowdsift.active.beliefs import Joint, answer
+from crowdsift.active.beliefs import Joint
 from crowdsift.active.select import Selector
 from crowdsift.active.stopping import Goal, checked_confidence, stopping
 from crowdsift.errors import RequestError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_VOTES = 10_000  # of a simulated study
 RUNS = 59  # the 3rd and the 57th of the needs are the ends of a 90 % interval
 _BATCH = 25  # votes so far for each pair that is chosen at a time
-_ONE = np.ones(1)
+_NONE_SEEN = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,15 @@ def _need(
     state: State, truth: Vector, goal: Goal, confidence: float, most: int, random: np.random.Generator, end: float
 ) -> int:
     """Return how many votes settle the goal if this is the truth; -1 if the time is over."""
-    belief, made = state.belief, 0
     a, b = np.triu_indices(len(truth), 1)
-    seen: Any = lambda worker: np.zeros(0, np.int64)  # noqa: E731
-    while made < most and not stopping(belief, goal, confidence).settled:
+    made = 0
+    while made < most and not stopping(state.belief, goal, confidence).settled:
         if time.perf_counter() > end:
             return -1
         size = min(1 + made // _BATCH, 50, most - made)
-        batch = BatchSelection(state, a, b, seen, size, False, goal.top)
-        for question in batch.choose(size, None):
-            one, two = question.a, question.b
-            won = float(random.random() < sigmoid(truth[one] - truth[two]))
-            pair = np.array([one]), np.array([two])
-            variance = float(belief.variance(*pair)[0])
-            difference = float(belief.mean[one] - belief.mean[two])
-            step, shrink, _ = answer(difference, variance, won, _ONE, _ONE)
-            belief.move(one, two, step, shrink)
-            state.note(one, two)
+        batch = BatchSelection(state, a, b, lambda _: _NONE_SEEN, size, False, goal.top)
+        for pair in batch.choose(size, None):
+            won = random.random() < sigmoid(truth[pair.a] - truth[pair.b])
+            state.absorb(pair.a, pair.b, 0, float(won))
         made += size
     return made

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.active.batches import TYPES, BatchSelection, Question, State, ThompsonSampler, neighbours
-from crowdsift.active.beliefs import Independent, Joint, answer
+from crowdsift.active.beliefs import Independent, Joint
 from crowdsift.active.stopping import Goal, Stopping, checked_confidence, stopping
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import Fit, fit
@@ -203,7 +203,7 @@ class Selector:
         if not ((result >= 0) & (result <= 1)).all():
             raise RequestError("outcomes must be in [0, 1]: 1 where the first item was preferred")
         for a, b, s, y in zip(one.tolist(), two.tolist(), who.tolist(), result.tolist(), strict=True):
-            self._absorb(a, b, s, y)
+            self._state.absorb(a, b, s, y)
             self._new.append((a, b, s, y))
         if self._pool is not None:
             self._pool.add(self.items[one], self.items[two], outcome=result)
@@ -229,10 +229,10 @@ class Selector:
         return (0.0 if self._votes is None else self._votes.total_weight) + len(self._new)
 
     def stopping(self, goal: str = "", confidence: float = 0.95) -> Stopping:
-        """Say whether a goal, by default the selector's own, is settled however often one looks.
+        """Return whether a goal, by default the selector's own, is settled, however often one looks.
 
-        The evidence counts all workers alike, so that errors in their estimated reliabilities cannot make it too large;
-        an answer that contradicts the scores here is not settled.
+        The evidence counts all workers alike, so that errors in their estimated reliabilities cannot make it too large.
+        The claim is that of the scores here; it is not settled if the scores of that evidence contradict it.
 
         Examples
         --------
@@ -246,8 +246,10 @@ class Selector:
         wanted = Goal.of(goal, len(self.items)) if goal else self._goal
         found = stopping(pool.belief, wanted, checked_confidence(confidence))
         own = np.argsort(-self.belief.mean, kind="stable")[: len(found.claim)]
-        same = set(own.tolist()) == set(found.claim.tolist())
-        return found if same else replace(found, settled=False)
+        order = np.sort if wanted.top else np.array  # the best items are a set
+        if (order(own) == order(found.claim)).all():
+            return replace(found, claim=own)
+        return replace(found, claim=own, settled=False, confidence=0.0)
 
     def pooled(self) -> Selector:
         """Return a selector of the same votes without workers; it gets further votes, too."""
@@ -255,24 +257,11 @@ class Selector:
             return self
         if self._pool is None:
             votes = self._with_new() if self._new else self._votes
-            if votes is not None:
-                votes = Comparisons.from_codes(
-                    votes.first,
-                    votes.second,
-                    outcome=votes.outcome,
-                    weight=votes.weight,
-                    items=self.items,
-                    workers=sorted_labels([None]),
-                    threads=self._threads,
-                )
-            self._pool = Selector(
-                votes,
-                items=() if votes is not None else self.items,
-                islands=self._islands,
-                goal=self._goal.text,
-                refit=self._refit,
-                threads=self._threads,
-            )
+            same: dict[str, Any] = {"islands": self._islands, "refit": self._refit, "threads": self._threads}
+            if votes is None:
+                self._pool = Selector(items=self.items, goal=self._goal.text, **same)
+            else:
+                self._pool = Selector(votes.pooled(), goal=self._goal.text, **same)
         return self._pool
 
     def _refit_if_due(self) -> None:
@@ -314,17 +303,6 @@ class Selector:
                 self.fit = fit(self._votes, self._model, threads=self._threads, overall=False)
         self._fitted = self._votes.total_weight
         self._state = fitted_state(self.fit, self._votes)
-
-    def _absorb(self, a: int, b: int, s: int, outcome: float) -> None:
-        state = self._state
-        variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
-        difference = float(state.belief.mean[a] - state.belief.mean[b])
-        step, shrink, state.share[s] = answer(
-            difference, variance, outcome, state.types[s], state.share[s], state.offset(s, a, b)
-        )
-        state.belief.move(a, b, step, shrink)
-        state.note(a, b)
-        state.votes[s] += 1
 
     # --- votes ------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Store:
     """An open study: the only server that writes to the file.
 
     Everything but the votes of others is read from memory. `write` hands statements to a thread that commits all that
-    wait together, and returns a future of the counts of changed rows.
+    wait together, and returns a future of the counts of changed rows. If one statement fails none of them counts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -212,32 +212,22 @@ class Store:
                 waiting.append(self._queue.get())
             ending = None in waiting
             jobs = [job for job in waiting if job is not None]
-            done: list[tuple[Future[list[int]], list[int] | Exception]] = []
+            run = self._connection.execute
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                for statements, future in jobs:
-                    done.append((future, self._run(statements)))
-                self._connection.execute("COMMIT")
-                if self._erase:  # 1 means that somebody reads: then after the next commit
-                    self._erase = bool(self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
-            except sqlite3.Error as error:  # the disk is full, or the file is gone
+                run("BEGIN IMMEDIATE")
+                counts = [[run(*each).rowcount for each in statements] for statements, _ in jobs]
+                run("COMMIT")
+            except Exception as error:  # the disk is full, or the file is gone
                 with suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                done = [(future, error) for _, future in jobs]
-            for future, result in done:
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
-
-    def _run(self, statements: list[tuple[str, tuple[Any, ...]]]) -> list[int] | Exception:
-        """Run the statements of one job; if one fails none of them counts."""
-        self._connection.execute("SAVEPOINT job")
-        try:
-            return [self._connection.execute(*each).rowcount for each in statements]
-        except sqlite3.IntegrityError as error:
-            self._connection.execute("ROLLBACK TO job")
-            return error
+                    run("ROLLBACK")
+                for _, future in jobs:
+                    future.set_exception(error)
+                continue
+            with suppress(sqlite3.Error):
+                if self._erase:  # 1 means that somebody reads: then after the next commit
+                    self._erase = bool(run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            for (_, future), changed in zip(jobs, counts, strict=True):
+                future.set_result(changed)
 
     def set(self, **settings: Any) -> Future[list[int]]:
         """Change settings of the study."""
