@@ -14,8 +14,10 @@ import pytest
 from crowdsift import Comparisons, engines, fit, model, simulate
 from crowdsift.engines import choose_engine, engine_choice, fastest_engine
 from crowdsift.engines.base import SlopePrior, required
+from crowdsift.engines.dimensions import Crowd
 from crowdsift.errors import RequestError, ResourceError
 from crowdsift.models import MODELS
+from crowdsift.models.sift_dimensions import with_dimensions
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -74,6 +76,42 @@ def test_fits_are_those_of_the_cpu_and_the_same_every_time(method):
     scores = [np.asarray(each.items["score"]) for each in (*ours, theirs)]
     assert scores[0].tobytes() == scores[1].tobytes()
     np.testing.assert_allclose(scores[0], scores[2], atol=2e-4)
+
+
+def tastes() -> Comparisons:
+    """Votes of workers who weigh two properties of the items differently."""
+    rng, s = np.random.default_rng(0), np.repeat(np.arange(12), 25)
+    x, a = rng.normal(size=(6, 2)), rng.normal([1.0, 0.0], 1.0, (12, 2))
+    i = rng.integers(6, size=len(s))
+    j = (i + rng.integers(1, 6, len(s))) % 6
+    p = 1.0 / (1.0 + np.exp(-(a[s] * (x[i] - x[j])).sum(axis=1)))
+    return Comparisons.from_arrays(i, j, worker=s, outcome=(rng.random(len(s)) < p).astype(float))
+
+
+def test_two_dimensions_are_those_of_the_cpu():
+    given = tastes()
+    torch_engine, cpu_engine = (choose_engine(name, given) for name in ("torch", "cpu"))
+    one = model("sift", dimensions=1).estimate(cpu_engine)
+    ours, theirs = (with_dimensions(one, each, 2) for each in (torch_engine, cpu_engine))
+    for name in ("positions", "weights", "position_covariance", "weight_covariance"):
+        found, wanted = (getattr(each.dimensions, name) for each in (ours, theirs))
+        np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-5)  # the second axis has no sign
+    np.testing.assert_allclose(ours.score_sd, theirs.score_sd, atol=1e-5)
+    np.testing.assert_allclose(ours.evidence, theirs.evidence, atol=1e-3)
+    np.testing.assert_allclose(ours.workers.class_evidence, theirs.workers.class_evidence, atol=1e-4)
+
+
+def test_passes_in_two_dimensions_give_the_same_bytes_every_time():
+    given, rng = tastes(), np.random.default_rng(1)
+    x, a = rng.normal(size=(6, 2)), rng.normal(size=(12, 2))
+    crowd = Crowd(np.ones(2), np.eye(2), np.log(np.full(4, 0.25)), 0.1, 0.1)
+    state = x, np.tile(np.eye(2), (6, 1, 1)), crowd, a, a[:, :, None] * a[:, None, :] + np.eye(2)
+    passes = required(choose_engine("torch", given).dimensions)
+    found = [passes.update(*state, np.zeros(12), False, 0, 1.0) for _ in range(2)]
+    for name in ("weights", "second", "population", "rhs"):
+        assert getattr(found[0], name).tobytes() == getattr(found[1], name).tobytes()
+    products = [each.system.multiply(x).tobytes() for each in found]
+    assert products[0] == products[1]
 
 
 def test_a_slope_for_which_newtons_steps_go_in_circles():
@@ -304,8 +342,7 @@ def test_nothing_of_a_fit_stays_on_the_device(method):
 
 
 def test_pairs_in_ranges_of_items_are_the_same_pairs(monkeypatch):
-    """As with millions of items: the order of pairs is another, whole and in shards."""
-    from crowdsift.engines.sharded import sharded_engine
+    """As with millions of items: the order of pairs is another."""
     from crowdsift.engines.torch import engine, rows
 
     given, chosen = votes(), FEW_ITERATIONS["sift"]
@@ -323,8 +360,6 @@ def test_pairs_in_ranges_of_items_are_the_same_pairs(monkeypatch):
     assert (torch.diff(torch.div(other.high, 2, rounding_mode="floor")) >= 0).all()
     np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-9)
     assert chosen.left_out(ranges, found) == pytest.approx(chosen.left_out(plain, wanted))
-    shards = sharded_engine(given, lambda part, shared: engine(part, 1, shared, device="cpu"), 2)
-    np.testing.assert_allclose(chosen.estimate(shards).scores, wanted.scores, atol=1e-4)
 
 
 @pytest.mark.parametrize("parameters", [2, 3])

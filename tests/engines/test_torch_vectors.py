@@ -9,7 +9,10 @@ import pytest
 from context_votes import draw_votes
 
 from crowdsift import Comparisons, simulate
+from crowdsift.engines import choose_engine
+from crowdsift.engines.dimensions import Part
 from crowdsift.models import model
+from crowdsift.solvers.ep.terms.dimensions import Setting, leading_residual
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -46,6 +49,9 @@ def there(x: np.ndarray) -> DeviceVector:
         lambda x, y: np.stack([x, y]).T,
         lambda x, y: x[:, None] * y,
         lambda x, y: np.add.reduce(x),
+        lambda x, y: (x[:, None] * y - np.eye(3)).sum(axis=0),
+        lambda x, y: np.linalg.norm(x[:, None] * y, axis=0) / np.maximum((x[:, None] + y).sum(axis=0), 1.0),
+        lambda x, y: (x[:, None] * y)[1:, 0] + (x[:, None] * y).size + (x[:, None] * y).ndim,
     ],
 )
 def test_as_arrays(work):
@@ -98,3 +104,16 @@ def test_fits_with_vectors_that_stay(monkeypatch, method, name):
     np.testing.assert_allclose(found.scores, plain.scores, atol=1e-8)
     np.testing.assert_allclose(found.theta, plain.theta, atol=1e-7)
     np.testing.assert_allclose(found.log_likelihood, plain.log_likelihood, rtol=1e-9)
+
+
+def test_the_test_of_residuals_stays_on_the_device(monkeypatch):
+    rng, votes = np.random.default_rng(2), simulate(9, 7, 150, seed=4).comparisons()
+    positions, weights = rng.normal(size=(9, 1)), rng.normal(size=(7, 1))
+    found = []
+    for made in (choose_engine("cpu", votes), engine(votes, 1, device="cpu")):
+        setting = Setting(made.dimensions, np.zeros(7), False, made.facts.component, Part.KEPT)
+        found.append(leading_residual(setting, positions, weights))
+        monkeypatch.setattr(vectors, "stays", lambda device, length: True)
+    assert type(found[1][0]) is DeviceVector
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-5, atol=1e-6)

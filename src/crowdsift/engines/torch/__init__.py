@@ -14,6 +14,7 @@ import torch
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.engines.torch.counts import TorchCounts
 from crowdsift.engines.torch.device import bytes_a_vote, chosen_device, make_room, memory_errors, require_device_memory
+from crowdsift.engines.torch.dimensions import TorchDimensions
 from crowdsift.engines.torch.em import TorchEM
 from crowdsift.engines.torch.grid import TorchGrid
 from crowdsift.engines.torch.likelihood import TorchLikelihood
@@ -24,7 +25,6 @@ from crowdsift.votes.contexts import by_context
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.shards import SharedPairs
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["TorchEngine", "engine"]
@@ -33,13 +33,7 @@ _FEW = 20_000  # votes for which threads of the CPU cost more than they bring
 _PART = 1 << 26  # votes whose items are joined into components at once
 
 
-def engine(
-    comparisons: Comparisons,
-    threads: int,
-    shared: SharedPairs | None = None,
-    device: str | None = None,
-    needs: str = "slopes",
-) -> TorchEngine:
+def engine(comparisons: Comparisons, threads: int, device: str | None = None, needs: str = "slopes") -> TorchEngine:
     """Copy the votes to a device, by default the first GPU, and return the engine over them."""
     votes = len(comparisons)
     place = chosen_device(device, threads if votes > _FEW else 1)
@@ -47,26 +41,20 @@ def engine(
     make_room(place, votes * each)
     require_device_memory(place, votes, each)
     with memory_errors(place, votes, each):
-        return TorchEngine(comparisons, place, shared)
+        return TorchEngine(comparisons, place)
 
 
 class TorchEngine:
     """All capabilities on tensors of one device."""
 
-    def __init__(
-        self,
-        comparisons: Comparisons,
-        device: torch.device,
-        shared: SharedPairs | None = None,
-        counted_with: VoteTensors | None = None,
-    ) -> None:
-        self._comparisons, self._device, self._shared = comparisons, device, shared
+    def __init__(self, comparisons: Comparisons, device: torch.device, counted_with: VoteTensors | None = None) -> None:
+        self._comparisons, self._device = comparisons, device
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
         self.facts = Facts.of(comparisons, _components(votes), votes.total_weight(), votes.ties_are_outcomes())
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
-        self.grid = TorchGrid(votes, shared)
-        self.dimensions = None  # these votes go to the compiled core
+        self.grid = TorchGrid(votes)
+        self.dimensions = TorchDimensions(votes, comparisons)
 
     @property
     def passes(self) -> float:
@@ -77,7 +65,7 @@ class TorchEngine:
         found = by_context(self._comparisons, enough)
         if found is None:
             return None
-        apart = TorchEngine(found.votes, self._device, self._shared, self._votes)
+        apart = TorchEngine(found.votes, self._device, self._votes)
         return ContextEngine(apart, found.worker, found.context)
 
     def guard(self) -> AbstractContextManager[None]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.grid import WorkerTypes
-    from crowdsift.engines.shards import SharedPairs
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
@@ -35,15 +34,15 @@ _BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once
 class TorchGrid:
     """`crowdsift.engines.grid.Grid` on tensors."""
 
-    def __init__(self, votes: VoteTensors, shared: SharedPairs | None = None) -> None:
-        self._votes, self._shared = votes, shared
+    def __init__(self, votes: VoteTensors) -> None:
+        self._votes = votes
         self._rows: dict[bool, SiteRows] = {}
 
     def sites(self, types: WorkerTypes, variance: float) -> TorchSites:
         device, count = self._votes.device, len(self._votes)
         if types.ties not in self._rows:
             with memory_errors(device, count):
-                self._rows[types.ties] = SiteRows(self._votes, self._shared, types.ties)
+                self._rows[types.ties] = SiteRows(self._votes, types.ties)
         return TorchSites(self._votes, self._rows[types.ties], types, variance)
 
     def correlations(self) -> TorchCorrelations:

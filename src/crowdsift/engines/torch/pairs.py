@@ -42,13 +42,7 @@ class PairState:
         self._to_low = self._to_high = zeros[:0]
         self._messages: PairMessages | None = None  # where belief propagation stays on the device
         self._diagonal: Tensor | None = None
-        own = rows.pairs.mine
-        self._low, self._high = self._of_mine(rows.pairs.low), self._of_mine(rows.pairs.high)
-        self._owned = torch.ones_like(zeros[:0])
-        if own is not None:
-            self._owned = torch.zeros_like(zeros)
-            self._owned[own] = 1.0
-        self.n_owned, self.n_held = count if own is None else len(own), count
+        self._low, self._high, self.count = rows.pairs.low, rows.pairs.high, count
 
     def copy(self) -> Self:
         """Return the same once more, its messages apart: they change in place."""
@@ -60,25 +54,12 @@ class PairState:
         """No sums, variances and messages; `system` and the calls after it compute them again."""
         self._V, self._messages, none = None, None, self._a[:0]
         self._to_low = self._to_high = none
-        if self._pairs.mine is None and self.n_held > _MAX_DOUBLE_PAIRS:
+        if self.count > _MAX_DOUBLE_PAIRS:
             self._a = self._H = none
 
-    def shared_sums(self, tau: Tensor, nu: Tensor) -> Vector:
-        """Return sums over this shard's votes on shared pairs."""
-        place = self._pairs.shared
-        if not len(place):
-            return np.zeros((0, 2))
+    def system(self, tau: Tensor, nu: Tensor, pair_effect: float) -> SiteSystem:
         a, H = self._sums(tau, nu)
-        return to_host(torch.stack([a[place], H[place]], dim=1))
-
-    def system(self, tau: Tensor, nu: Tensor, shared: Vector, pair_effect: float) -> SiteSystem:
-        a, H = self._sums(tau, nu)
-        if len(self._pairs.shared):
-            totals = torch.tensor(shared, dtype=self._real, device=a.device)
-            a[self._pairs.shared], H[self._pairs.shared] = totals[:, 0], totals[:, 1]
         self._a, self._H, self._effect = a, H, pair_effect
-        if self._pairs.mine is not None:  # what another shard owns is 0 here
-            a, H = (x * self._owned for x in (a, H))
         D = torch.clamp(1.0 + pair_effect * a, min=LEAST_DENOMINATOR) if pair_effect else None
         if D is not None:
             log_pairs = 0.5 * float((pair_effect * H * H / D - torch.log(D)).sum())
@@ -91,8 +72,8 @@ class PairState:
         return SiteSystem(laplacian, to_solver(right), 0.0 if D is None else log_pairs)
 
     def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
-        """Sweep until messages settle, all on the device; return None if shards share pairs."""
-        if self._pairs.mine is not None or self._diagonal is None:
+        """Sweep until messages settle, all on the device; return None before the first `system`."""
+        if self._diagonal is None:
             return None
         if self._messages is None:
             kind = torch.float64 if self._real == torch.float64 else torch.float32
@@ -114,24 +95,16 @@ class PairState:
 
     def pair_posteriors(self, means: Tensor) -> PairPosteriors:
         E, V = self.posteriors(means)
-        a, H, e, v = (self._of_mine(x).to(torch.float64) for x in (self._a, self._H, E, V))
+        a, H, e, v = (x.to(torch.float64) for x in (self._a, self._H, E, V))
         slope = 0.5 * float(((H - a * e) ** 2 + a * a * v - a).sum())
         low, high = (x.cpu().numpy().astype(np.uint32) for x in (self._pairs.low, self._pairs.high))
         information = 0.5 * float(((a - a * a * v) ** 2).sum())
         return PairPosteriors(low, high, to_host(E), to_host(V), slope, information)
 
-    def set_variances(self, variances: Vector | None, shared: Vector | None) -> None:
-        """V of all pairs, or of shared ones."""
-        device = self._a.device
-        if variances is None:
-            if shared is None or not len(self._pairs.shared):
-                return
-            new = self._variances().clone()
-        else:
-            new = torch.tensor(variances, dtype=self._real, device=device)
-        if shared is not None and len(self._pairs.shared):
-            new[self._pairs.shared] = torch.tensor(shared, dtype=self._real, device=device)
-        self._V = new
+    def set_variances(self, variances: Vector | None) -> None:
+        """Set V of all pairs, if given."""
+        if variances is not None:
+            self._V = torch.tensor(variances, dtype=self._real, device=self._a.device)
 
     def rescale(self, factor: float) -> None:
         """V and the pair effect for scores divided by the factor."""
@@ -140,9 +113,7 @@ class PairState:
         self._effect = self._effect / factor**2
 
     def propagate(self, precision: Tensor, settled: Tensor, fresh: bool, last: bool) -> Messages:
-        W = self._of_mine(self._a)
-        if self._effect:
-            W = W / self._of_mine(self._denominator())
+        W = self._a / self._denominator() if self._effect else self._a
         if fresh or len(self._to_low) != len(W):
             self._to_low = self._to_high = torch.zeros_like(W)
         if last:
@@ -153,8 +124,7 @@ class PairState:
             self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound, self._pairs.most
         )
         moved, wrong = found.tolist()
-        nothing, none = np.zeros(self._n_items), np.zeros(len(self._pairs.shared))
-        return Messages(to_solver(sums), float(moved), float(wrong), 0.0, nothing, none)
+        return Messages(to_solver(sums), float(moved), float(wrong), 0.0, np.zeros(self._n_items), np.zeros(0))
 
     def _last_sweep(self, W: Tensor, precision: Tensor) -> Messages:
         """Compute the variances of pairs from the current messages."""
@@ -164,22 +134,13 @@ class PairState:
         proper = (la > 0.0) & (lb > 0.0) & (determinant > 0.0) & (top > 0.0)
         logs = torch.where(proper, torch.log(determinant), 0.0)
         log_determinant = float(logs.sum(dtype=torch.float64))
-        V, mine, place = top / determinant, self._pairs.mine, self._pairs.shared
-        if mine is not None:
-            whole = self._variances().clone()
-            whole[mine] = V
-            V = whole
-        self._V = V
-        shared = torch.where(self._pairs.shared_mine, V[place], 0.0)
-        degrees = torch.bincount(self._low, minlength=self._n_items)
-        degrees += torch.bincount(self._high, minlength=self._n_items)
+        self._V = top / determinant
         largest = torch.maximum(_largest(self._to_low), _largest(self._to_high))
         sums = ExactSum(self._n_items, self._pairs.most, largest)
         sums.add(self._low, self._to_low)
         sums.add(self._high, self._to_high)
-        return Messages(
-            to_solver(sums.total()), 0.0, float((~proper).sum()), log_determinant, to_solver(degrees), to_host(shared)
-        )
+        wrong, degrees = float((~proper).sum()), to_solver(self._pairs.degrees)
+        return Messages(to_solver(sums.total()), 0.0, wrong, log_determinant, degrees, np.zeros(0))
 
     def _sums(self, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sums of n·τ and ±n·ν over the votes on every pair."""
@@ -192,12 +153,8 @@ class PairState:
 
     def _variances(self) -> Tensor:
         if self._V is None:
-            return torch.full((self.n_held,), torch.nan, dtype=self._real, device=self._a.device)
+            return torch.full((self.count,), torch.nan, dtype=self._real, device=self._a.device)
         return self._V
-
-    def _of_mine(self, values: Tensor) -> Tensor:
-        mine = self._pairs.mine
-        return values if mine is None else values.index_select(0, mine)
 
 
 def _largest(values: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from crowdsift.engines.shards import SharedPairs
     from crowdsift.engines.torch.triton_counts import CountRoom
     from crowdsift.engines.torch.votes import VoteTensors
 
@@ -26,16 +25,12 @@ class PairIndex(NamedTuple):
     In a range of a million higher items pairs are in the order of the lower ones. So what is read of lower items and
     added to them is next to each other, and of higher ones near in memory.
 
-    `mine` are those that this shard owns, None where it owns all; `shared` the places of those that other shards
-    compare, too, and `shared_mine` which of them are owned. `degrees` is how many pairs an item has, `most` the largest
-    of them. The rows on a pair are those of `order` from its place in `offsets` on.
+    `degrees` is how many pairs an item has, `most` the largest of them. The rows on a pair are those of `order` from
+    its place in `offsets` on.
     """
 
     low: Tensor
     high: Tensor
-    mine: Tensor | None
-    shared: Tensor
-    shared_mine: Tensor
     most: int
     degrees: Tensor
     offsets: Tensor
@@ -62,7 +57,7 @@ class SiteRows:
     for a tie. Of every worker the rows begin at `offsets`.
     """
 
-    def __init__(self, votes: VoteTensors, shared: SharedPairs | None, ties: bool) -> None:
+    def __init__(self, votes: VoteTensors, ties: bool) -> None:
         self.device, self.votes = votes.device, votes
         self._chunks: Chunks | None = None
         self.rooms: dict[object, CountRoom] = {}  # of counts of types; see `triton_counts`
@@ -93,7 +88,7 @@ class SiteRows:
         self._counted: dict[int, tuple[Tensor, Tensor]] = {}
         self.held, self.most_of_worker = held, int(held.max()) if len(held) else 0
         self.ones = bool((n == 1.0).all())
-        self.pairs, self.pair = _pairs(first, second, votes.n_items, shared)
+        self.pairs, self.pair = _pairs(first, second, votes.n_items)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -142,7 +137,7 @@ def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
     return found.mul_(near).add_(high % near)
 
 
-def _pairs(first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None) -> tuple[PairIndex, Tensor]:
+def _pairs(first: Tensor, second: Tensor, n_items: int) -> tuple[PairIndex, Tensor]:
     """Return the pairs that are compared, and the number of every row's."""
     near = n_items if n_items <= 2 * _NEAR else _NEAR
     key, order = torch.sort(_key(first, second, n_items, near), stable=True)
@@ -160,15 +155,4 @@ def _pairs(first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | No
     high = (upper // n_items * near + key % near).to(torch.int32)
     del upper
     held = torch.bincount(low, minlength=n_items) + torch.bincount(high, minlength=n_items)
-    place = torch.zeros(0, dtype=torch.int64, device=key.device)
-    mine, owner = None, torch.zeros(0, dtype=torch.bool, device=key.device)
-    if shared is not None:
-        one, two = (torch.from_numpy(x.astype("int64")).to(key.device) for x in shared[:2])
-        place = torch.searchsorted(key, _key(one, two, n_items, near))
-        owner = torch.from_numpy(shared.owner.copy()).to(key.device)
-        owned = torch.ones(len(key), dtype=torch.bool, device=key.device)
-        owned[place] = owner
-        mine = torch.nonzero(owned)[:, 0]
-    degrees = held.to(torch.float64)
-    most = int(held.max())
-    return PairIndex(low, high, mine, place, owner, most, degrees, offsets, order), pair
+    return PairIndex(low, high, int(held.max()), held.to(torch.float64), offsets, order), pair

@@ -90,8 +90,8 @@ class TorchSites:
         zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
         self._tau = self._nu = zeros
         self._side_tau = self._side_nu = zeros if types.sides else zeros[:0]
-        self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
-        self.pairs_held = float(self._pairs.n_held)
+        self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.count)
+        self.pairs_held = self.n_pairs
 
     def update(self, given: SitePass) -> SiteUpdate:
         with memory_errors(self._votes.device, len(self._rows)):
@@ -140,8 +140,7 @@ class TorchSites:
 
     def type_counts(self, prior: Vector) -> Vector:
         workers = self._rows.counted(self._before_gold, numbers=True)
-        alone = self._rows.pairs.mine is None  # what shards hold may move
-        found = self._types.recorded_counts(prior, workers) if alone else None
+        found = self._types.recorded_counts(prior, workers)
         return to_host(self._types.counts(prior, workers)) if found is None else found
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
@@ -187,10 +186,11 @@ class TorchSites:
         return float(self._types.refine())
 
     def pair_sums(self) -> Vector:
-        return self._pairs.shared_sums(self._tau, self._nu)
+        """Return nothing: this engine is never one of several shards, which have pairs in common."""
+        return np.zeros((0, 2))
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        return self._pairs.system(self._tau, self._nu, shared, pair_effect)
+        return self._pairs.system(self._tau, self._nu, pair_effect)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
         """Belief propagation to its end without a word to the host; None where that cannot be."""
@@ -200,7 +200,7 @@ class TorchSites:
         return self._pairs.pair_posteriors(self._votes.numbers(means))
 
     def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        self._pairs.set_variances(variances, shared)
+        self._pairs.set_variances(variances)
 
     def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
         numbers = self._votes.numbers

@@ -240,6 +240,11 @@ class TypeMatrices:
         if self._room is not None and not self._room.holds(self):
             self._fill()
 
+    def whole(self) -> tuple[Tensor, ...]:
+        """Return what prior mass at a type, at the next one up and at the next one down adds."""
+        self._restore()
+        return self._matrices
+
     def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
         """Return Σ_s q_s(t) over workers marked 1."""
         self._restore()

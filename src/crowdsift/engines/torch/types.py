@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 import torch
 
-from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_counts import CountRoom, TypeMatrices
 from crowdsift.engines.torch.triton_types import Posterior, posterior, refined
 from crowdsift.engines.torch.vectors import to_device
@@ -49,80 +48,12 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
     return result
 
 
-class Transfer(NamedTuple):
-    """What prior mass at a type and at its two neighbours adds to a type's share, a row per worker.
-
-    Interpolating the prior to a worker's grid, weighing by the likelihood and sharing out among neighbours again
-    couples a type of the common grid with its neighbours only.
-    """
-
-    same: Tensor
-    above: Tensor  # mass of the next type up
-    below: Tensor
-
-    def total(self, prior: Tensor, size: int) -> Tensor:
-        """Return the sum over types, of every worker; `prior` has a row per worker."""
-        up, down = _neighbours(prior, size)
-        total: Tensor = (self.same * prior + self.above * up + self.below * down).sum(dim=1)
-        return total
-
-    def counts(self, prior: Tensor, share: Tensor, size: int) -> Tensor:
-        """Return the sum over workers, each times its share."""
-        up, down = _neighbours(prior, size)
-        counts: Tensor = (self.same * prior + self.above * up + self.below * down).T @ share
-        return counts
-
-
-def transfer(common: Tensor, own: Tensor, likelihood: Tensor) -> Transfer:
-    """From likelihoods (workers x widths x types) on the workers' adaptive grids."""
-    half, shape = len(common), likelihood.shape
-    cell = signed_widths(common)[half:]  # of 0 and of the positive levels
-    weight = _gradient(own)[:, None, :]
-    up = _one_side(common, own, cell, likelihood[:, :, half + 1 :] * weight)
-    down = _one_side(common, own, cell, likelihood[:, :, :half].flip(2) * weight)
-    zero = likelihood[:, :, half : half + 1]
-    same = torch.cat([down.same[:, :, 1:].flip(2), zero, up.same[:, :, 1:]], dim=2)
-    above = torch.cat([down.below[:, :, 1:].flip(2), up.above], dim=2)
-    below = torch.cat([down.above.flip(2), up.below[:, :, 1:]], dim=2)
-    return Transfer(*(x.reshape(shape[0], -1).contiguous() for x in (same, above, below)))
-
-
-def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transfer:
-    """Return the transfer for levels of one sign, counted from 0; `above` is farther from 0."""
-    place, share = _places(common, own)
-    place = place + 1
-    inside = own < common[0]  # between 0 and the first level, whose density holds there
-    place = torch.where(inside, 0, place)
-    to_upper = torch.where(inside, own / common[0], share)
-    of_lower = torch.where(inside, 0.0, 1.0 - share) / cell[place]
-    of_upper = torch.where(inside, 1.0, share) / cell[place + 1]
-    bins = (*mass.shape[:2], len(common) + 1)
-    at = place[:, None, :].expand(mass.shape)
-
-    def gathered(*pieces: tuple[Tensor, Tensor]) -> Tensor:
-        """Return masses times factors by type, exact in any order."""
-        values = [mass * factor[:, None, :] for _, factor in pieces]
-        bound = torch.stack([value.abs().max() for value in values]).max()
-        scale = FixedPoint(bound, 2 * mass.shape[2])
-        sums = torch.zeros(bins, dtype=torch.int64, device=mass.device)
-        for (index, _), value in zip(pieces, values, strict=True):
-            sums.scatter_add_(2, index, scale.whole(value))
-        return scale.values(sums)
-
-    return Transfer(
-        gathered((at, (1.0 - to_upper) * of_lower), (at + 1, to_upper * of_upper)),
-        gathered((at, (1.0 - to_upper) * of_upper)),
-        gathered((at + 1, to_upper * of_lower)),
-    )
-
-
-def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _neighbours(prior: Tensor, n_regular: int, size: int) -> tuple[Tensor, Tensor]:
     """Return the prior of the next type up and of the next type down, 0 beyond a grid's ends."""
-    grid = prior.reshape(*prior.shape[:-1], -1, size)
-    none = torch.zeros_like(grid[..., :1])
-    up = torch.cat([grid[..., 1:], none], dim=-1)
-    down = torch.cat([none, grid[..., :-1]], dim=-1)
-    return up.reshape(prior.shape), down.reshape(prior.shape)
+    grid = prior[:, :n_regular].reshape(len(prior), -1, size)
+    none, rest = torch.zeros_like(grid[..., :1]), torch.zeros_like(prior[:, n_regular:])
+    up, down = torch.cat([grid[..., 1:], none], dim=-1), torch.cat([none, grid[..., :-1]], dim=-1)
+    return torch.cat([up.flatten(1), rest], dim=1), torch.cat([down.flatten(1), rest], dim=1)
 
 
 def _gradient(x: Tensor) -> Tensor:
@@ -180,9 +111,7 @@ class TypeState:
         self.messages: Tensor = torch.zeros((0, 0), dtype=torch.float64, device=device)
         none = torch.full((n_workers,), torch.nan, dtype=torch.float64, device=device)
         self.low, self.high = none, none
-        self._adaptive: Tensor | None = None
         self._single: tuple[Tensor, tuple[Tensor, ...]] | None = None
-        self._transfer: tuple[Tensor, Transfer | None] | None = None
         self._cells: tuple[Tensor, Tensor] | None = None
         self._tops: Tensor | None = None  # the largest message of every worker
         self._matrices: TypeMatrices | None = None
@@ -200,18 +129,10 @@ class TypeState:
         """Set the common grid of a pass."""
         if self._levels is None or not np.array_equal(levels, self._levels):
             self._levels, self.levels = np.array(levels), self._numbers(levels)
-        self._transfer = None
 
     def set_ends(self, low: Tensor, high: Tensor) -> None:
         """Set the ends of the adaptive grids."""
-        self.low, self.high, self._adaptive = low, high, None
-        self._transfer = self._matrices = None
-
-    def adaptive(self) -> Tensor:
-        """Return the workers with an adaptive grid."""
-        if self._adaptive is None:
-            self._adaptive = torch.nonzero(torch.isfinite(self.low))[:, 0]
-        return self._adaptive
+        self.low, self.high, self._matrices = low, high, None
 
     def points(self) -> Points:
         """Return widths and side biases of the types."""
@@ -287,7 +208,7 @@ class TypeState:
 
     def set_messages(self, messages: Tensor) -> None:
         """Replace the messages, and drop what was computed from the last ones."""
-        self.messages, self._tops, self._matrices, self._transfer = messages, None, None, None
+        self.messages, self._tops, self._matrices = messages, None, None
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
         """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker."""
@@ -295,17 +216,11 @@ class TypeState:
         # grid, which is linear, and so is the sharing out of its posterior, up to a factor.
         if own is None:
             return self._held_matrices().counts(self._numbers(prior), workers)
-        direct, banded = self._relative_likelihoods()
-        regular = self.n_regular()
-        total = (direct * own).sum(dim=1)
-        if banded is not None:
-            part = own[:, :regular].index_select(0, self.adaptive())
-            total = total.index_add(0, self.adaptive(), banded.total(part, self._size()))
-        share = torch.where(total > 0.0, workers / total, 0.0)
-        counts = (direct * own).T @ share
-        if banded is not None:
-            beside = banded.counts(part, share.index_select(0, self.adaptive()), self._size())
-            counts = torch.cat([counts[:regular] + beside, counts[regular:]])
+        same, above, below = self._held_matrices().whole()
+        up, down = _neighbours(own, self.n_regular(), self._size())
+        joint = same * own + above * up + below * down
+        total = joint.sum(dim=1)
+        counts: Tensor = joint.T @ torch.where(total > 0.0, workers / total, 0.0)
         return counts
 
     def recorded_counts(self, prior: Vector, workers: Tensor) -> Vector | None:
@@ -370,20 +285,6 @@ class TypeState:
         priors[gold_rows] = 0.0
         priors[gold_rows, self._size() - 1] = 1.0
         return priors
-
-    def _relative_likelihoods(self) -> tuple[Tensor, Transfer | None]:
-        """Return those of workers without adaptive grids, and what workers with one add."""
-        if self._transfer is None:
-            relative = torch.exp(self.messages - self.tops()[:, None])
-            banded, who = None, self.adaptive()
-            if len(who):
-                regular = self.n_regular()
-                part = relative.index_select(0, who)[:, :regular]
-                part = part.reshape(len(who), -1, self._size())
-                banded = transfer(self.levels, self.positive_levels(who), part)
-                relative[who, :regular] = 0.0
-            self._transfer = relative, banded
-        return self._transfer
 
     def _size(self) -> int:
         return 2 * len(self.levels) + 1

@@ -66,10 +66,9 @@ def to_host(values: Tensor) -> Vector:
 
 
 class DeviceVector(NDArrayOperatorsMixin):
-    """A tensor of one dimension that behaves as an array does."""
+    """A tensor of one or more dimensions that behaves as an array does."""
 
     __slots__ = ("tensor",)
-    ndim = 1
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -79,17 +78,22 @@ class DeviceVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many entries there are."""
-        return (len(self.tensor),)
+        """The number of entries along each dimension."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
-        return len(self.tensor)
+        """The number of entries."""
+        return int(self.tensor.numel())
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Their kind."""
+        """The type of the entries."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -101,7 +105,10 @@ class DeviceVector(NDArrayOperatorsMixin):
         return np.array(source.numpy(), dtype)
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice) and (key.step or 1) > 0:
+        keys = key if isinstance(key, tuple) else (key,)
+        slices = [each for each in keys if isinstance(each, slice)]
+        plain = all(each is None or isinstance(each, slice | int) for each in keys)
+        if plain and slices and all((each.step or 1) > 0 for each in slices):
             return DeviceVector(self.tensor[key])
         return np.asarray(self)[key]
 
@@ -110,9 +117,9 @@ class DeviceVector(NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
-    def sum(self) -> Any:
-        """Return the sum of the entries."""
-        return self.tensor.sum().item()
+    def sum(self, axis: int | None = None) -> Any:
+        """Return the sum of the entries, or the sums along an axis."""
+        return self.tensor.sum().item() if axis is None else DeviceVector(self.tensor.sum(axis))
 
     def mean(self) -> Any:
         """Return their mean."""
@@ -142,8 +149,9 @@ class DeviceVector(NDArrayOperatorsMixin):
         self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
     ) -> Any:
         """Return an operation of NumPy on vectors of the same length and numbers."""
-        work = _UFUNCS.get(ufunc) if method == "__call__" and not named else None
-        found = None if work is None else self._worked(work, given)
+        flat = ufunc is not np.matmul or all(getattr(x, "ndim", 0) == 1 for x in given)
+        work = _UFUNCS.get(ufunc) if method == "__call__" and not named and flat else None
+        found = None if work is None else DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
         if found is None:
             named |= {"out": _hosted(out)} if out else {}
             found = getattr(ufunc, method)(*_hosted(given), **_hosted(named))
@@ -157,12 +165,6 @@ class DeviceVector(NDArrayOperatorsMixin):
         elif target is not found:
             target[...] = np.asarray(found)
         return target
-
-    def _worked(self, work: Callable[..., Tensor], given: tuple[Any, ...]) -> DeviceVector | None:
-        """Return the operation on the device; None where an argument is something else."""
-        if any(isinstance(x, np.ndarray) and x.shape not in ((), self.shape) for x in given):
-            return None
-        return DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
 
     def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
         """Return a function of NumPy: there where it is one of those below, else on the host."""
@@ -210,8 +212,9 @@ def _reduced(name: str) -> Callable[..., Any]:
     return work
 
 
-def _norm(x: Any, **named: Any) -> Any:
-    return None if named else torch.linalg.vector_norm(x.tensor).item()
+def _norm(x: Any, axis: int | None = None) -> Any:
+    found = torch.linalg.vector_norm(x.tensor, dim=axis)
+    return found.item() if axis is None else DeviceVector(found)
 
 
 def _clipped(x: Any, low: float, high: float, **named: Any) -> Any:
