@@ -16,8 +16,8 @@ import triton.language as tl
 from crowdsift.engines.dimensions import DimensionUpdate, Part
 from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.engines.torch.operators import TorchOperator
-from crowdsift.engines.torch.sums import ExactSum, exact_sum
-from crowdsift.engines.torch.vectors import to_host
+from crowdsift.engines.torch.sums import exact_sum
+from crowdsift.engines.torch.vectors import to_host, to_solver
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 from crowdsift.numeric.threads import thread_count
 
@@ -33,7 +33,7 @@ _BLOCK = 256  # votes of a program
 _INNER = 2  # updates of votes and worker in a pass
 _BOUND, _SLOPE, _PREDICTION = 0, 1, 2  # what the kernel by worker computes of a vote
 _SIGNS = 0x5851F42D4C957F2D  # chooses the votes that are turned in the test of residuals
-_AT_ONCE = 1 << 22  # rows of matrices, or votes in columns, that one step holds
+_COLUMNS = 8  # that the test of residuals makes of a vector over items
 _NEWTON_STEPS, _SETTLED = 30, 1e-7
 
 
@@ -285,6 +285,61 @@ def _by_item(
     if PRODUCT == 0:
         at_block = item[:, None, None] * (D * D) + (p[:, None] * D + p[None, :])[None, :, :]
         tl.store(blocks + at_block, whole, mask=block_mask)
+
+
+@triton.jit
+def _by_residual(
+    start,
+    order,
+    other,
+    worker,
+    r,
+    own,
+    signs,
+    v,
+    total,
+    out,
+    n_groups,
+    n_votes,
+    C: tl.constexpr,
+    TO_ITEMS: tl.constexpr,
+    P: tl.constexpr,
+    W: tl.constexpr,
+    B: tl.constexpr,
+):
+    """Sum r (v_one - v_two) by worker, or r total_s - r²/n (v_one - v_two) by item, for every column of v."""
+    g = (tl.program_id(0) * W + tl.arange(0, W)).to(tl.int64)
+    real = g < n_groups
+    begin = tl.load(start + g, mask=real, other=0)
+    end = tl.load(start + g + 1, mask=real, other=0)
+    c = tl.arange(0, P)
+    whole = tl.zeros([W, B, P], tl.float64)
+    mine = tl.load(v + (g * C)[:, None] + c[None, :], mask=(real & TO_ITEMS)[:, None] & (c < C)[None, :], other=0.0)
+    for step in range(0, tl.max(end - begin, axis=0), B):
+        t = begin[:, None] + step + tl.arange(0, B)[None, :]
+        there = t < end[:, None]
+        known = there[:, :, None] & (c < C)[None, None, :]
+        row, turned = t, there & (n_votes < 0)
+        if TO_ITEMS:
+            row = tl.load(order + t, mask=there, other=0).to(tl.int64)
+            turned = row >= n_votes
+            row = tl.where(turned, row - n_votes, row)
+        s = tl.load(worker + t, mask=there, other=0).to(tl.int64)
+        at_worker = (s * C)[:, :, None] + c[None, None, :]
+        at_other = (tl.load(other + t, mask=there, other=0).to(tl.int64) * C)[:, :, None] + c[None, None, :]
+        by_chance = tl.load(own + row, mask=there, other=0.0)[:, :, None]
+        odd = (tl.load(signs + row, mask=there, other=0)[:, :, None] >> tl.maximum(c - 1, 0)[None, None, :]) & 1
+        residual = tl.where(odd == 1, -by_chance, by_chance)
+        residual = tl.where((c == 0)[None, None, :], tl.load(r + row, mask=there, other=0.0)[:, :, None], residual)
+        beyond = tl.load(v + at_other, mask=known, other=0.0)
+        if TO_ITEMS:
+            flow = residual * tl.load(total + at_worker, mask=known, other=0.0)
+            flow = tl.where(turned[:, :, None], -flow, flow)
+            whole += flow - by_chance * by_chance * (mine[:, None, :] - beyond)
+        else:  # here `worker` has the first items
+            whole += residual * (tl.load(v + at_worker, mask=known, other=0.0) - beyond)
+    sums = tl.sum(whole, axis=1)
+    tl.store(out + (g * C)[:, None] + c[None, :], sums, mask=real[:, None] & (c < C)[None, :])
 
 
 def _sizes(device: torch.device, rows: int, groups: int, wide: int) -> tuple[int, dict[str, int]]:
@@ -561,12 +616,17 @@ class TorchDimensions:
         return found
 
 
-def _grouped(keys: Tensor, count: int, other: Tensor, worker: Tensor) -> Groups:
-    """Return rows by key, in their order within each."""
+def _starts(keys: Tensor, count: int) -> Tensor:
+    """Return where the rows of each key begin if rows are sorted by key, and the end of the last."""
     start = torch.zeros(count + 1, dtype=torch.int64, device=keys.device)
     torch.cumsum(torch.bincount(keys, minlength=count), 0, out=start[1:])
+    return start
+
+
+def _grouped(keys: Tensor, count: int, other: Tensor, worker: Tensor) -> Groups:
+    """Return rows by key, in their order within each."""
     order = torch.argsort(keys, stable=True)
-    return Groups(start, order.to(torch.int32), other[order], worker[order])
+    return Groups(_starts(keys, count), order.to(torch.int32), other[order], worker[order])
 
 
 def _flip(mean: Tensor, D: int) -> Tensor:
@@ -683,41 +743,34 @@ class TorchResiduals(TorchOperator):
 
     def __init__(self, passes: TorchDimensions, rows: Tensor, r: Tensor) -> None:
         super().__init__(passes.votes.device)
-        votes = self._votes = passes.votes
-        self._first, self._second, self._worker = (
-            each.index_select(0, rows) for each in (votes.first, votes.second, votes.worker)
-        )
-        self._signs = passes.hashed(rows, _SIGNS)
-        self._r = r.to(torch.float64)
-        self._own = self._r * votes.n.index_select(0, rows).to(torch.float64).clamp(min=1.0).rsqrt()
-        self._most = self._r.abs().max() if len(r) else votes.zero()
+        votes = passes.votes
+        first, second, worker = (each.index_select(0, rows) for each in (votes.first, votes.second, votes.worker))
+        self._ends, self._count = torch.cat([first, second]), len(rows)
+        self._workers = Groups(_starts(worker, votes.n_workers), rows, second, first)
+        others, workers = torch.cat([second, first]), torch.cat([worker, worker])
+        self._items = _grouped(self._ends, votes.n_items, others, workers)
+        own = r.to(torch.float64) * votes.n.index_select(0, rows).to(torch.float64).clamp(min=1.0).rsqrt()
+        self._residuals = r.to(torch.float64), own, passes.hashed(rows, _SIGNS)
 
     def product(self, v: Tensor) -> Tensor:
-        votes, columns, each = self._votes, v.shape[1], max(_AT_ONCE * 8 // v.shape[1], 1)
-        far = 2.0 * v.abs().max()
-        by_worker = votes.worker_sums(self._most * far, columns)
-        for part, e, r in self._parts(v, each):
-            by_worker.add(self._worker[part], r * e)
-        total = by_worker.total()
-        bound = self._most * total.abs().max() + self._most**2 * far
-        sums = ExactSum((votes.n_items, columns), votes.most_of_item, bound)
-        for part, e, r in self._parts(v, each):
-            flow = r * total.index_select(0, self._worker[part]) - self._own[part, None] ** 2 * e
-            sums.add(self._first[part], flow)
-            sums.add(self._second[part], flow, sign=-1)
-        return sums.total()
+        v = v.contiguous()
+        return self._sums(self._items, v, self._sums(self._workers, v, None))
 
-    def _parts(self, v: Tensor, each: int) -> Any:
-        """Yield rows, differences of v, and residuals turned by chance in all columns but the first."""
-        bits = torch.arange(v.shape[1], device=v.device) - 1
-        for begin in range(0, len(self._r), each):
-            part = slice(begin, begin + each)
-            turned = (self._signs[part, None] >> bits.clamp(min=0) & 1).to(torch.bool)
-            r = torch.where(turned, -1.0, 1.0) * self._own[part, None]
-            r[:, 0] = self._r[part]
-            yield part, v.index_select(0, self._first[part]) - v.index_select(0, self._second[part]), r
+    def _sums(self, groups: Groups, v: Tensor, total: Tensor | None) -> Tensor:
+        """Return sums by worker of residuals times differences of v, or what the items receive from these sums."""
+        out = v.new_empty(len(groups.start) - 1, v.shape[1])
+        programs, sizes = _sizes(v.device, self._count, len(out), 4)
+        sizes["P"] = triton.next_power_of_2(v.shape[1])
+        given = v, v if total is None else total, out
+        _by_residual[(programs,)](
+            *groups, *self._residuals, *given, len(out), self._count, C=v.shape[1], TO_ITEMS=total is not None, **sizes
+        )
+        return out
+
+    def diagonal(self) -> Vector:
+        return to_solver(self.diagonal_there(), _COLUMNS)
 
     def diagonal_there(self) -> Tensor:
-        square = self._own**2
-        ends = torch.cat([self._first, self._second])
-        return exact_sum(ends, torch.cat([square, square]), self._votes.n_items, self._votes.most_of_item)
+        square = self._residuals[1] ** 2
+        n_items = len(self._items.start) - 1
+        return exact_sum(self._ends, torch.cat([square, square]), n_items, int(self._items.start.diff().max()))

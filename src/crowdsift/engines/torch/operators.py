@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from crowdsift.engines.kinds import Solution, WeightedPairs
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_pairs import laplacian_diagonal, laplacian_product
 from crowdsift.engines.torch.triton_solve import GraphSolver
-from crowdsift.engines.torch.vectors import on_device, to_device, to_host, to_solver
+from crowdsift.engines.torch.vectors import DeviceVector, on_device, to_device, to_host, to_solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class TorchOperator(ABC):
 
     def multiply(self, v: Vector) -> Vector:
         found = self.product(to_device(v, self._device))
-        return to_solver(found) if on_device(v) else to_host(found)
+        return cast("Vector", DeviceVector(found)) if on_device(v) else to_host(found)
 
     def diagonal(self) -> Vector:
         return to_solver(self.diagonal_there().clone())

@@ -27,9 +27,9 @@ _LONG = 1 << 15
 _MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
 
 
-def to_solver(values: Tensor) -> Vector:
-    """Return a vector for solvers: an array of the host or, if it is long, one of the GPU."""
-    if stays(values.device, len(values)):
+def to_solver(values: Tensor, columns: int = 1) -> Vector:
+    """Return a vector for solvers: an array of the host or, if its columns are long, one of the GPU."""
+    if stays(values.device, len(values) * columns):
         return cast("Vector", DeviceVector(values.to(torch.float64)))
     return to_host(values)
 
