@@ -311,8 +311,9 @@ class PairSites(Protocol):
         """
 
 
-class SavableSites(Protocol):
-    """Sites that can be read and replaced, one by one."""
+@runtime_checkable
+class GridSites(RunSites, PairSites, Protocol):
+    """The sites that an engine makes; those of votes can be read and replaced, one by one."""
 
     def vote_sites(self) -> VoteSites:
         """Return the sites as they stand, in single precision."""
@@ -320,11 +321,6 @@ class SavableSites(Protocol):
     @changes
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Take over sites in the order of `vote_sites`, and grids of `half` positive points."""
-
-
-@runtime_checkable
-class GridSites(RunSites, PairSites, SavableSites, Protocol):
-    """The sites that an engine makes."""
 
     def pair_likelihood(self, differences: Pairs, variances: Pairs, points: WorkerPoints) -> Total:
         """Return Σ n log of the mean of Z over a worker's points.

@@ -16,7 +16,6 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import SiteSystem
-from crowdsift.numeric.dense import inverse_root
 from crowdsift.numeric.roots import Bracket, find_root
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.terms.features import DensePrior
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.terms.features import Matrix
-    from crowdsift.solvers.slopes import ScorePrior
 
 _MOST_ALTERNATIONS = 60  # of a mode and a step of the shares
 _REST = 1e-3  # shares that move by less are at rest
@@ -128,21 +126,25 @@ def _settled(
     """Return the mode at these shares, or those of the prior."""
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
-    penalty, again = _Precision(prior.precision, prior.own), _anew(rule)
+    penalty = _Precision(prior.precision, prior.own)
+    again = StoppingRule(rule.measure, rule.tolerance, rule.most, rule.progress)
     scores, at, trace = minimise_with_slopes(engine, penalty=penalty, mean=mean, sd=sd, rule=again, start=start)
-    return _mode(engine, prior, scores, at, trace, again, penalty)
+    laplacian = required(engine.slopes).curvature(scores, at.slopes).laplacian
+    system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)
+    evidence = _evidence(prior, system, at, trace[-1])
+    return FeatureMode(scores, at, trace, again, system, np.diag(prior.covariance).copy(), evidence, prior)
 
 
 def plain_evidence(engine: Engine, scores: Vector, at: Profile, value: float) -> float:
-    """Return the same evidence of a mode without features, C = I."""
-    system = SiteSystem(_laplacian(engine, scores, at), np.zeros(len(scores)), 0.0)
-    precision = np.eye(len(scores))
-    low, high, weight = system.laplacian.pairs()
-    np.subtract.at(precision, (low, high), weight)
-    np.subtract.at(precision, (high, low), weight)
-    precision[np.diag_indices(len(scores))] += system.laplacian.diagonal()
-    _, log_determinant = inverse_root(precision)
-    return _evidence(value, log_determinant, at)
+    """Return the evidence of a mode without features, C = I."""
+    laplacian = required(engine.slopes).curvature(scores, at.slopes).laplacian
+    system = SiteSystem(laplacian, np.zeros(len(scores)), 0.0)
+    return _evidence(DensePrior([np.zeros((len(scores), 0))], np.zeros(1)), system, at, value)
+
+
+def _evidence(prior: DensePrior, system: SiteSystem, at: Profile, value: float) -> float:
+    prior.solve(system, system.rhs, 0.0)
+    return -value - 0.5 * prior.log_determinant - 0.5 * float(np.log(at.curvature).sum())
 
 
 class _FixedScale(DensePrior):
@@ -165,32 +167,3 @@ class _FixedScale(DensePrior):
         found = np.maximum(top / (determined + float(np.exp(log)) - least), _LEAST)
         found[-1] = max(found[-1], _LEAST_OWN)
         self.shares = found[:-1] / found.sum()
-
-
-def _mode(
-    engine: Engine,
-    prior: DensePrior,
-    scores: Vector,
-    at: Profile,
-    trace: list[float],
-    rule: StoppingRule,
-    penalty: ScorePrior,
-) -> FeatureMode:
-    laplacian = _laplacian(engine, scores, at)
-    system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)
-    prior.solve(system, scores, 0.0)
-    evidence = _evidence(trace[-1], prior.log_determinant, at)
-    variances = np.diag(prior.covariance).copy()
-    return FeatureMode(scores, at, trace, rule, system, variances, evidence, prior)
-
-
-def _laplacian(engine: Engine, scores: Vector, at: Profile) -> Any:
-    return required(engine.slopes).curvature(scores, at.slopes).laplacian
-
-
-def _evidence(value: float, log_determinant: float, at: Profile) -> float:
-    return -value - 0.5 * log_determinant - 0.5 * float(np.log(at.curvature).sum())
-
-
-def _anew(rule: StoppingRule) -> StoppingRule:
-    return StoppingRule(rule.measure, rule.tolerance, rule.most, rule.progress)

@@ -15,7 +15,7 @@ from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.terms import TERMS, compatible
-from crowdsift.solvers.ep.terms.base import far_behind, simpler_unless_worse
+from crowdsift.solvers.ep.terms.base import alike, far_behind, simpler_unless_worse
 from crowdsift.solvers.ep.workers import PopulationSide, population_to
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str,
 def _try(run: Propagation, others: list[Propagation]) -> None:
     """Run a few iterations; stop when the scores are those of another run."""
     for number in range(_TRIAL):
-        if run.done or (number >= _ALIKE and any(_alike(run, other) for other in others)):
+        if run.done or (number >= _ALIKE and any(alike(run, other) for other in others)):
             return
         run.iterate()
 
@@ -136,7 +136,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
     """Return the runs that may still win, one of those that agree."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=_standing, reverse=True):
-        same = next((other for other in kept if _alike(run, other)), None)
+        same = next((other for other in kept if alike(run, other)), None)
         if same is not None and _nearer(run, same):
             kept[kept.index(same)] = run
         elif same is None and not any(far_behind(run, other) for other in kept):
@@ -158,15 +158,6 @@ def _nearer(run: Propagation, better: Propagation) -> bool:
 def _standing(run: Propagation) -> float:
     """Return the evidence, a little less for later starts, so that the first wins a tie."""
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
-
-
-def _alike(run: Propagation, other: Propagation) -> bool:
-    return abs(_correlation(run.means, other.means)) > 0.995
-
-
-def _correlation(one: Vector, two: Vector) -> float:
-    sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
-    return float(one @ two) / sizes if sizes > 0 else 0.0
 
 
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:

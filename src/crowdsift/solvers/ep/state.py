@@ -304,7 +304,7 @@ class Propagation:
         if self.item_prior is not None and self.rule.history:
             self.item_prior.learn(self)
         if self.settings.refine:
-            self._refine()
+            self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
         self.receive()
         self.find_items()
         if self.broken:  # nothing that follows would mend it
@@ -437,9 +437,6 @@ class Propagation:
         """Return the root mean square; warm also the largest, as few new votes move few items."""
         usual = float(np.sqrt(np.mean(step**2)))
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
-
-    def _refine(self) -> None:
-        self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
         """Find means and variances; should there be none, without negative precisions of sites."""

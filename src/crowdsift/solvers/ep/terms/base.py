@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOOK_AHEAD = 10.0
 # Nats below the other run from which on a simpler run is given up.
 _FAR_BEHIND = 5.0
+_SAME = 0.995  # correlation of scores that makes two runs one
 
 
 class Exclusion(NamedTuple):
@@ -113,6 +114,12 @@ def far_behind(run: Propagation, other: Propagation) -> bool:
     """Return whether a run has less evidence than another by more than it may still gain."""
     gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
     return other.evidence[-1] - run.evidence[-1] > _FAR_BEHIND + _LOOK_AHEAD * gain
+
+
+def alike(run: Propagation, other: Propagation) -> bool:
+    """Return whether two runs have the same scores but for scale and sign."""
+    sizes = float(np.linalg.norm(run.means) * np.linalg.norm(other.means))
+    return sizes > 0.0 and abs(float(run.means @ other.means)) > _SAME * sizes
 
 
 def _advance(

@@ -27,16 +27,7 @@ from crowdsift.solvers.ep.terms.base import Exclusion, Term
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import ContextEngine
-    from crowdsift.engines.grid import (
-        GridSites,
-        Messages,
-        PairPosteriors,
-        PairVariances,
-        SiteSystem,
-        VoteSites,
-        WorkerPoints,
-        WorkerTypes,
-    )
+    from crowdsift.engines.grid import GridSites, PairVariances, WorkerPoints, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Settings
 
@@ -113,9 +104,7 @@ class ContextSites:
         types: WorkerTypes,
         n_gold: int = 0,
     ) -> None:
-        self.by_context = by_context
-        self.n_votes, self.n_pairs = by_context.n_votes, by_context.n_pairs
-        self.pairs_held = by_context.pairs_held
+        self._pass_on(by_context)
         self._whole, self._context, self._shape = worker, context, types
         self._n, self._before_gold = n_workers, n_workers - n_gold
         several = np.bincount(worker, minlength=n_workers) > 1
@@ -125,6 +114,20 @@ class ContextSites:
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # by context; None before the first pass
+
+    def _pass_on(self, sites: GridSites) -> None:
+        """Leave all that does not concern the types of workers to these sites."""
+        self.by_context = sites
+        self.n_votes, self.n_pairs, self.pairs_held = sites.n_votes, sites.n_pairs, sites.pairs_held
+        self.refine, self.suspend, self.pair_sums, self.system = (
+            sites.refine,
+            sites.suspend,
+            sites.pair_sums,
+            sites.system,
+        )
+        self.pair_posteriors, self.set_pair_variances = sites.pair_posteriors, sites.set_pair_variances
+        self.propagate, self.pair_likelihood = sites.propagate, sites.pair_likelihood
+        self.vote_sites, self.set_vote_sites = sites.vote_sites, sites.set_vote_sites
 
     @property
     def reliability_spread(self) -> float:
@@ -221,40 +224,10 @@ class ContextSites:
 
     def copy(self) -> ContextSites:
         twin = copy(self)
-        twin.by_context = self.by_context.copy()
+        twin._pass_on(self.by_context.copy())
         twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
         twin._priors = deepcopy(self._priors)
         return twin
-
-    def refine(self) -> float:
-        return self.by_context.refine()
-
-    def pair_sums(self) -> Vector:
-        return self.by_context.pair_sums()
-
-    def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
-        return self.by_context.system(shared, pair_effect)
-
-    def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        return self.by_context.pair_posteriors(means)
-
-    def set_pair_variances(self, variances: Vector | None = None, shared: Vector | None = None) -> None:
-        self.by_context.set_pair_variances(variances, shared)
-
-    def propagate(self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False) -> Messages:
-        return self.by_context.propagate(precision, settled, fresh=fresh, last=last)
-
-    def suspend(self) -> None:
-        self.by_context.suspend()
-
-    def vote_sites(self) -> VoteSites:
-        return self.by_context.vote_sites()
-
-    def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        self.by_context.set_vote_sites(sites, half)
-
-    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints) -> float:
-        return self.by_context.pair_likelihood(differences, variances, points)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
         """Belief propagation to its end, where the sites below offer it; see `FusedSites`."""

@@ -23,7 +23,7 @@ from crowdsift.numeric.threads import dense_algebra
 from crowdsift.solvers.ep.items import ItemPrior, ItemsState, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.summaries import SMALLEST, class_evidence, typical_reliability
-from crowdsift.solvers.ep.terms.base import Term, far_behind
+from crowdsift.solvers.ep.terms.base import Term, alike, far_behind
 from crowdsift.solvers.ep.terms.contexts import ContextSites
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
-_SAME = 0.995  # correlation of scores that makes two runs one
 _CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
 _EQUAL = 1.0  # nats by which two runs with the same scores may differ
 MAX_DENSE_ITEMS = 1_200  # up to which matrices over items are formed
@@ -140,8 +139,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
     kept: list[Propagation] = []
     for run in sorted(runs, key=lambda run: -run.evidence[-1]):
         if not any(
-            far_behind(run, other) or (other.prior.types is run.prior.types and _alike(run.means, other.means))
-            for other in kept
+            far_behind(run, other) or (other.prior.types is run.prior.types and alike(run, other)) for other in kept
         ):
             kept.append(run)
     return kept
@@ -152,18 +150,13 @@ def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
     while others and not run.done:
         run.iterate()
         if run.settled and any(
-            _alike(run.means, other.means)
+            alike(run, other)
             and other.prior.types is run.prior.types
             and abs(other.evidence[-1] - run.evidence[-1]) < _EQUAL
             for other in others
         ):
             return True
     return False
-
-
-def _alike(one: Vector, two: Vector) -> bool:
-    sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
-    return sizes > 0.0 and abs(float(one @ two)) > _SAME * sizes
 
 
 class WeightPosterior(NamedTuple):
@@ -430,35 +423,25 @@ class LowRankPrior(FeaturePrior):
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
         covariance = (self._root**2).sum(axis=0)  # the diagonal of S⁻¹
-        at, squares, determined, known = 0, [], [], 0.0
-        for share, size in zip(self.shares, self.sizes, strict=True):
-            part = slice(at, at + size)
-            count = float(size - covariance[part].sum())
-            squares.append(float(self._w[part] @ self._w[part]) / share)
-            determined.append(count / share)
-            at, known = at + size, known + count
+        starts = np.cumsum(self.sizes, dtype=np.intp) - self.sizes
+        squares = np.add.reduceat(self._w**2, starts)
+        counts = np.add.reduceat(1.0 - covariance, starts)
         own = run.means - self._times(self._w)
-        squares.append(float(own @ own) / self.own**2)
-        determined.append((self._explained(run) - known) / self.own)
-        return np.array(squares), np.array(determined)
+        left = (self._explained(run) - counts.sum()) / self.own
+        return np.append(squares / self.shares, own @ own / self.own**2), np.append(counts / self.shares, left)
 
     def _times(self, w: Vector) -> Vector:
         """Return Zw."""
-        result, at = np.zeros(self.n_items), 0
-        for share, block in zip(self.shares, self.blocks, strict=True):
-            size = block.shape[1]
-            result += block @ (np.sqrt(share) * w[at : at + size]).astype(np.float32)
-            at += size
-        return result
+        return (self._rows.T @ (self._factor * w).astype(np.float32)).astype(np.float64)
 
     def _transposed(self, v: Vector) -> Vector:
         """Return Zᵀv."""
-        single = v.astype(np.float32)
-        parts = [
-            np.sqrt(share) * (single @ each).astype(np.float64)
-            for share, each in zip(self.shares, self.blocks, strict=True)
-        ]
-        return np.concatenate(parts)
+        return self._factor * (self._rows @ v.astype(np.float32)).astype(np.float64)
+
+    @property
+    def _factor(self) -> Vector:
+        """√ρ of every feature's block."""
+        return np.repeat(np.sqrt(self.shares), self.sizes)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
         """Return (I + sL)⁻¹ v."""
@@ -474,8 +457,7 @@ class LowRankPrior(FeaturePrior):
             moved = float(np.linalg.norm(degrees - before)) > stale * float(np.linalg.norm(before))
             if not moved and float(np.abs(self.shares - shares).max()) <= stale:
                 return
-        s, factor = self.own, np.repeat(np.sqrt(self.shares), self.sizes)
-        Z = self._rows * factor[:, None].astype(np.float32)
+        s, Z = self.own, self._rows * self._factor[:, None].astype(np.float32)
         start = self._smoothed if len(self._smoothed) else Z
         self._smoothed = solve_rows(system.laplacian, Z / np.float32(s), start, shift=1.0 / s, tolerance=_COARSE)
         with dense_algebra():
