@@ -89,7 +89,8 @@ def planted(options: argparse.Namespace) -> None:
             inside.append(float(np.mean(error < 1.645 * estimate.score_sd / size)))
         print(
             f"D = {D}: found {np.bincount(counts)}, smallest canonical correlation "
-            f"{min(smallest):.3f}, coverage {np.mean(inside):.3f}"
+            f"{min(smallest):.3f}, coverage {np.mean(inside):.3f}, with the standard error "
+            f"{np.std(inside) / np.sqrt(len(inside)):.3f} over crowds"
         )
 
 

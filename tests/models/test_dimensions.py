@@ -161,8 +161,16 @@ def test_mirrored_estimate_predicts_the_same():
 
 def test_more_dimensions_than_votes_can_carry():
     votes, _, _ = planted(2, items=4, workers=9)
-    with pytest.raises(RequestError, match="4 dimensions need more items than that"):
+    with pytest.raises(RequestError, match="4 dimensions are too many for 4 items and 9 workers, which can carry 3"):
         estimate_votes(crowdsift.Sift(dimensions=4), votes, CPU)
+    islands = planted(1, items=6, workers=9, pairs=True)[0]
+    with pytest.raises(RequestError, match="6 items in 3 islands and 9 workers, which can carry 3"):
+        estimate_votes(crowdsift.Sift(dimensions=4), islands, CPU)
+    assert estimate_votes(crowdsift.Sift(dimensions=3), islands, CPU).dimensions.count == 3
+    with pytest.raises(RequestError, match=r"20 items and 2 workers, which can carry 2 \(never more than 8\)"):
+        estimate_votes(crowdsift.Sift(dimensions=3), planted(1, items=20, workers=2)[0], CPU)
+    with pytest.raises(RequestError, match="10 items and 12 workers, which can carry 8"):
+        estimate_votes(crowdsift.Sift(dimensions=9), planted(1, items=10, workers=12)[0], CPU)
     with pytest.raises(RequestError, match="whole number above 0 or 'auto', not 0"):
         crowdsift.Sift(dimensions=0)
     features = replace(votes, features=np.ones((len(votes), 1), np.float32), feature_names=("f",))

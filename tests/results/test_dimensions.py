@@ -11,10 +11,11 @@ import pytest
 from torture import sentences
 
 import crowdsift
-from crowdsift import Comparisons, RequestError, Sift, cli
+from crowdsift import Comparisons, InputError, RequestError, Sift, cli
 from crowdsift.active.beliefs import vote_precision
 from crowdsift.checks.leftout import predicted_probability
 from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models import MODELS
 from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.dimensions import DimensionEstimate, Trial
 from crowdsift.report.figures import draw, map_chart
@@ -360,7 +361,7 @@ def test_without_a_common_ranking_none_is_printed():
         ({"dimensions": 0}, "a whole number above 0 or 'auto', not 0"),
         ({"dimensions": 1.5}, "a whole number above 0 or 'auto', not 1.5"),
         ({"dimensions": 2, "method": "bora-em"}, "bora-em has one dimension; --dimensions"),
-        ({"dimensions": 6}, "here are 6 items and 8 workers, which can carry 5"),
+        ({"dimensions": 6}, "6 items and 8 workers, which can carry 5"),
     ],
 )
 def test_dimensions_that_are_refused(given, message):
@@ -368,6 +369,21 @@ def test_dimensions_that_are_refused(given, message):
         crowdsift.fit(votes(), given.get("method"), dimensions=given["dimensions"])
     with pytest.raises(RequestError, match=message):
         crowdsift.evaluate(votes(), methods=given.get("method", "bt,sift"), dimensions=given["dimensions"])
+
+
+@pytest.mark.parametrize("method", sorted(set(MODELS) - {"sift"}))
+def test_methods_with_one_dimension_refuse_a_number(method):
+    with pytest.raises(RequestError, match=f"{method} has one dimension; --dimensions"):
+        crowdsift.fit(votes(), method, dimensions=2)
+
+
+def test_gold_that_contradicts_itself_is_refused_in_several_dimensions():
+    both = {"winner": ["i0", "i1"], "loser": ["i1", "i0"]}
+    with pytest.raises(InputError, match="the gold contradicts row 1"):
+        crowdsift.fit(votes(), dimensions=2, gold=both)
+    cycle = {"winner": ["i0", "i1", "i2"], "loser": ["i1", "i2", "i0"]}
+    with pytest.raises(InputError, match=r"the gold contradicts itself: .* \(rows 1, 2, 3\)"):
+        crowdsift.fit(votes(), dimensions=2, gold=cycle)
 
 
 def test_dimensions_need_workers():

@@ -14,7 +14,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_weights import with_feature_estimate
-from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_dimensions, with_dimensions
+from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_count, refuse_dimensions, with_dimensions
 from crowdsift.models.sift_estimate import (
     MAX_GROUP_NUMBERS,
     covariate_estimate,
@@ -185,14 +185,7 @@ class Sift(Model):
                     f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
                     "part of the items"
                 )
-        most = max(min(votes.n_items - 1, votes.n_workers), 1)
-        if isinstance(self.dimensions, int) and self.dimensions > most:
-            raise RequestError(
-                f"{self.dimensions} dimensions need more items than that and as "
-                f"many workers; here are {votes.n_items:,} items and "
-                f"{votes.n_workers:,} workers, which can carry {most}: --dimensions "
-                f"{most} (dimensions={most}) or auto"
-            )
+        refuse_count(self._asked, votes.n_items, votes.n_workers - votes.n_gold)
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
         """Run expectation propagation from all starts; informative workers decide the sign."""

@@ -32,12 +32,7 @@ _DRAWS = 64  # of the weights of every worker, for the probability that it is di
 
 def refuse_dimensions(engine: Engine, count: int) -> None:
     """Refuse more dimensions than the comparisons of the votes can carry, or than an engine can."""
-    most = max(_most(engine), 1)
-    if count > most:
-        raise RequestError(
-            f"sift cannot tell {count} dimensions apart by these votes: at most "
-            f"{most}; --dimensions {most} (dimensions={most}) or auto"
-        )
+    refuse_count(count, *_carriers(engine))
     if count > 1 and engine.dimensions is None:
         raise RequestError(
             "sift with several dimensions runs on engine 'cpu', 'sharded' or "
@@ -45,11 +40,24 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
         )
 
 
-def _most(engine: Engine) -> int:
-    """Return the largest number of dimensions that the items, islands and workers allow."""
+def refuse_count(count: int, items: int, workers: int, islands: int = 1) -> None:
+    """Refuse more dimensions than the given numbers can carry."""
+    if count > (most := _most(items, workers, islands)):
+        apart = f" in {islands:,} islands" if islands > 1 else ""
+        raise RequestError(
+            f"{count} dimensions are too many for {items:,} items{apart} and {workers:,} workers, which can carry "
+            f"{most} (never more than {MAX_DIMENSIONS}): --dimensions {most} (dimensions={most}) or auto"
+        )
+
+
+def _carriers(engine: Engine) -> tuple[int, int, int]:
     facts = engine.facts
-    free = facts.n_items - len(np.unique(facts.component))
-    return min(free, facts.n_workers - facts.n_gold, MAX_DIMENSIONS)
+    return facts.n_items, facts.n_workers - facts.n_gold, len(np.unique(facts.component))
+
+
+def _most(items: int, workers: int, islands: int) -> int:
+    """Return the largest number of dimensions that the items, islands and workers allow."""
+    return max(min(items - islands, workers, MAX_DIMENSIONS), 1)
 
 
 def with_dimensions(
@@ -76,7 +84,7 @@ def with_dimensions(
         return _estimate(estimate, engine, setting, resumed(setting, _earlier(earlier, one)), earlier.trials)
     if asked:
         return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), ())
-    state, tried = search(setting, one, _most(engine), facts.loads)
+    state, tried = search(setting, one, _most(*_carriers(engine)), facts.loads)
     trials = tuple(Trial(*each) for each in tried)
     if state is None:
         tested = float(facts.loads.sum())
