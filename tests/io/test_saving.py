@@ -107,7 +107,7 @@ def everything(fit) -> str:
     votes, posterior = fields.pop("votes"), fields.pop("posterior")
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         fields |= {f"votes.{name}": getattr(votes, name) for name in ("first", "outcome", "weight")}
-        fields |= {name: table.to_csv() for name, table in fields.items() if name.endswith("table")}
+        fields |= {name: table.to_csv() for name, table in fields.items() if name.endswith("table") and table}
         return repr((fields, posterior.quantiles, posterior.points, posterior.in_context))
 
 
