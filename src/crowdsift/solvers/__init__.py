@@ -1,1 +1,1 @@
-"""Solvers hold the iterate and call passes; they know neither engines nor models."""
+"""Solvers: they hold the iterate and call passes, without knowledge of engines or models."""

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.choices import Choices
 
-_ROWS = 4_096  # choices whose means are in memory at once
+_ROWS = 4_096  # choices whose means are held in memory at once
 
 
 class ChoiceObjective:
-    """-log-likelihood + ½λ‖r‖² of choices, all workers alike: convex.
+    """Convex objective of choices: -log-likelihood + ½λ‖r‖², with no parameters of workers.
 
     A choice with alternatives x_a, vectors of ±1 over items, has P(a) ∝ exp(x_a·r); its gradient is x_chosen - Σp_a x_a
     and its information the covariance of x_a under p.
@@ -42,7 +42,7 @@ class ChoiceObjective:
         spread = self._weight * self._p * (1.0 - self._p)
         ends = [self._choices.plus, self._choices.minus]
         self._diagonal = np.full(self._n, self._penalty)
-        for end in ends:  # of alternatives that share an item this is a bound
+        for end in ends:  # an upper bound if alternatives share an item
             self._diagonal += np.bincount(end[end >= 0], spread[end >= 0], self._n)
         value = -float(self._choices.weight @ logs) + 0.5 * self._penalty * float(x @ x)
         return value, self._gradient
@@ -52,14 +52,14 @@ class ChoiceObjective:
         return NewtonStep.solve(self._multiply, self._gradient, self._diagonal, radius, tolerance, shift=self._penalty)
 
     def workers(self) -> None:
-        """Workers have no parameters."""
+        """Return None: workers have no parameters here."""
 
     def largest_step(self, gradient: Vector) -> float:
-        """Return the largest step that the gradient asks for."""
+        """Return the largest Newton step of a single score, with the others fixed."""
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
     def pairs(self, x: Vector) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Vector]:
-        """Return the information as the pairs of a Laplacian: rows add to 0, since choices do."""
+        """Return the information as a Laplacian, since its rows add up to 0."""
         self.evaluate(x)
         matrix, mass = np.zeros((self._n, self._n)), self._weight * self._p
         both = self._choices.minus >= 0
@@ -73,7 +73,7 @@ class ChoiceObjective:
             means = np.zeros((len(self._choices.weight[rows]), self._n + 1))
             row, p = self._choice[part] - start, self._p[part]
             np.add.at(means, (row, self._choices.plus[part]), p)
-            np.subtract.at(means, (row, self._choices.minus[part]), p)  # -1: the spare column
+            np.subtract.at(means, (row, self._choices.minus[part]), p)  # index -1 is the spare column
             means = means[:, : self._n]
             matrix -= (means * self._choices.weight[rows, None]).T @ means
         low, high = np.nonzero(np.triu(matrix, 1))

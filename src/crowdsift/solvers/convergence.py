@@ -1,4 +1,4 @@
-"""One stopping rule for all solvers, with its history."""
+"""The stopping rule of all solvers, and the history of its measure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Called once an iteration with its number and the measure that must fall below the tolerance.
+# Called once per iteration with its number and the measure that must fall below the tolerance.
 Progress = Callable[[int, float], None]
 
 
 @dataclass
 class StoppingRule:
-    """Stops when a measure is at most `tolerance`, or after `most` iterations."""
+    """Stop when a measure is at most `tolerance`, or after `most` iterations."""
 
     measure: str
     tolerance: float
@@ -20,23 +20,23 @@ class StoppingRule:
     progress: Progress | None = None
     history: list[float] = field(default_factory=list)
     converged: bool = False
-    iterate: Callable[[], Mapping[str, Any]] | None = None  # what a later run needs to go on
+    iterate: Callable[[], Mapping[str, Any]] | None = None  # returns what a later run needs to continue
 
     @property
     def iterations(self) -> int:
-        """How many iterations were counted."""
+        """Return the number of iterations so far."""
         return len(self.history)
 
     def begin(self, value: float) -> bool:
-        """Return whether the start is already good enough, which counts no iteration."""
+        """Return whether the start has already converged; this counts no iteration."""
         self.converged = value <= self.tolerance
         return self.converged
 
     def stop(self, value: float) -> bool:
-        """Count an iteration with that measure; whether it was the last."""
+        """Record the measure of an iteration and return whether to stop."""
         self.history.append(value)
         if self.progress is not None:
-            keep = getattr(self.progress, "keep", None)  # of `crowdsift.fitting.start`
+            keep = getattr(self.progress, "keep", None)  # set by `crowdsift.fitting.start`
             if keep is not None and self.iterate is not None:
                 keep(self.iterations, self.iterate)
             self.progress(self.iterations, value)

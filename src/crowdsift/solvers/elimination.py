@@ -1,4 +1,4 @@
-"""Penalised likelihoods with parameters of workers, as functions of the scores alone."""
+"""Penalised likelihoods as functions of the scores alone: parameters of workers are at their optimum."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-_STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
-_EM_STEPS, _EM_ENOUGH = 100, 0.01  # steps of EM, and a largest entry of the gradient for Newton
-# How closely, and by how many products, its steps are solved: closely enough that an engine which needs one product
-# more or less takes the same path.
+_STAGE_TOLERANCE = 1e-6  # largest entry of the gradient at the end of a stage
+_EM_STEPS, _EM_ENOUGH = 100, 0.01  # most steps of EM; largest entry of the gradient at which Newton takes over
+# Tolerance and most products of conjugate gradients for one step. The tolerance is so small that engines which round
+# differently take the same path.
 _EM_SOLVE, _EM_PRODUCTS = 1e-6, 1_000
 
 
 class _Point(NamedTuple):
-    """A point with the λ of θ, whether θ is held, and F there."""
+    """A point, the λ of θ there, whether θ is fixed, and the value F."""
 
     x: Vector
     theta: Vector
@@ -42,15 +42,15 @@ class _Point(NamedTuple):
 class WorkerElimination:
     """F(r) = min over θ of -log-likelihood + ½λ‖r‖² + ½λ‖θ - θ₀‖², θ within bounds.
 
-    A worker's parameters are met by its own votes only, so the inner minimum is one tiny problem per worker. At it the
-    gradient of F is the partial one in r, and the Hessian is S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a
-    bound drop out of the second term.
+    A worker's parameters θ appear only in its own votes, so the inner minimum is one small problem per worker. There
+    the gradient of F is the partial gradient in r, and the Hessian is the Schur complement S = A - B D⁻¹ B' of the
+    blocks [A B; B' D]; workers at a bound do not contribute to its second term.
 
-    While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known of a worker, D is the
+    While `hold_workers` is set, θ stays at θ₀. The first steps need this: at r = 0 the votes determine no θ, D is the
     prior alone, and S is far from positive. `worker_penalty` is the λ of θ.
 
-    Where votes are a mixture of true and turned ones, `truthful` is the θ of workers all of whose votes are true: A at
-    it is the Hessian of the complete-data likelihood, of steps of EM.
+    If votes are a mixture of true and reversed ones, `truthful` is the θ of workers who never reverse: A at this θ is
+    the Hessian of the complete-data likelihood, which EM steps use.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class WorkerElimination:
         self.hold_workers = True
         self._last: _Point | None = None  # the last point evaluated
         self._left: _Point | None = None  # the last point stepped from
-        self._settled = np.tile(start, (engine.facts.n_workers, 1))  # θ there
+        self._settled = np.tile(start, (engine.facts.n_workers, 1))  # θ at that point
 
     @property
     def _at(self) -> _Point:
@@ -77,24 +77,24 @@ class WorkerElimination:
 
     @property
     def theta(self) -> Vector:
-        """Parameters of workers at the last point; before the first one, those to begin with."""
+        """Return the parameters of workers at the last point, or the initial ones."""
         return self._settled if self._last is None else self._last.theta
 
     @property
     def log_likelihood(self) -> float:
-        """At the last point."""
+        """Return the log-likelihood at the last point."""
         return self._at.curvature.value
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient of F."""
         if self._left is not None and self._left.is_at(x, self.worker_penalty, self.hold_workers):
-            self._last = self._left  # a step was taken back
+            self._last = self._left  # the last step was rejected
         else:
             self._last = self._evaluated(x)
         return self._last.value, self._last.gradient
 
     def _evaluated(self, x: Vector) -> _Point:
-        """Return F, its gradient and curvature at x, the workers at their optimum unless held."""
+        """Return F, its gradient and curvature at x; workers are at their optimum unless they are held."""
         theta = self.theta
         if not self.hold_workers:
             steepest = 0.0 if self._last is None else float(np.abs(self._last.gradient).max())
@@ -105,8 +105,8 @@ class WorkerElimination:
                 centre=self._centre,
                 penalty=self.worker_penalty,
                 bounds=self._bounds,
-                # Far from the optimum the workers need not be settled to the last digit; near it what is left of their
-                # gradient, over λ, is an error of the scores.
+                # Far from the optimum a rough solution for workers suffices. Near it their remaining gradient, divided
+                # by λ, is an error of the scores.
                 tolerance=min(max(1e-5 * steepest, 1e-12), 1e-6),
             )
         curvature = self._passes.derivatives(self._likelihood, x, theta)
@@ -128,9 +128,9 @@ class WorkerElimination:
         )
 
     def em_step(self, x: Vector) -> Vector:
-        """Take an EM step from x, the last point, with the turned votes held fixed."""
-        # Given that, they are votes of the logistic model, whose Hessian does not depend on it, and the gradient is
-        # that of F. So the step goes downhill however F bends.
+        """Return an EM step from x, the last point, with the probabilities of reversed votes held fixed."""
+        # Given these, votes follow a logistic model whose Hessian does not depend on them, and the gradient is that of
+        # F. So the step goes downhill even where F is not convex.
         self._settled, self.hold_workers = self.theta, False
         all_true = np.full_like(self.theta, self.truthful)
         complete = self._passes.derivatives(self._likelihood, x, all_true).hessian
@@ -145,7 +145,7 @@ class WorkerElimination:
         return self._settled
 
     def start_from(self, theta: Vector) -> None:
-        """Begin with these parameters of workers, who are no longer alike."""
+        """Set the initial parameters of workers."""
         self._settled = theta
         self.hold_workers = False
 
@@ -154,7 +154,7 @@ class WorkerElimination:
         return self._at.curvature.hessian.reduced(None)
 
     def worker_variances(self) -> Vector:
-        """Return diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
+        """Return the diagonals of D⁻¹: variances of the parameters of workers with the scores held fixed."""
         blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
 
@@ -172,11 +172,11 @@ class WorkerElimination:
 def minimise_eliminated(
     objective: WorkerElimination, scores: Vector, rule: StoppingRule, stages: Sequence[float] = ()
 ) -> tuple[Vector, list[float]]:
-    """Scores first, with all workers alike, then scores and workers together."""
-    # F has many minima, and far from them Newton's steps are long and amplify rounding until it decides in which a run
-    # ends. A mixture of true and turned votes goes there by EM, in steps that do not. Elsewhere `stages` are multiples
-    # of λ for θ to go through before: each starts at the minimum of the one before and ends at its own, so that steps
-    # stay near one.
+    """Minimise over the scores with all workers alike, then over scores and workers together."""
+    # F has many minima. Far from them Newton's steps are long and amplify rounding errors until these decide which
+    # minimum is found. For a mixture of true and reversed votes, EM steps, which are stable, go there instead. For
+    # other models `stages` are multiples of the λ of θ: each stage starts at the minimum of the one before, so that
+    # steps stay close to it.
     objective.hold_workers = True
     if objective.truthful is not None:
         return minimise(objective, _by_em(objective, scores, rule), rule)
@@ -193,7 +193,7 @@ def minimise_eliminated(
 
 
 def _by_em(objective: WorkerElimination, scores: Vector, rule: StoppingRule) -> Vector:
-    """Return scores after steps of EM, the first with all workers alike, as long as F falls."""
+    """Return scores after steps of EM while F falls; in the first step all workers are alike."""
     best, lowest = scores, np.inf
     for number in range(min(_EM_STEPS, rule.most) + 1):
         value, gradient = objective.evaluate(scores)

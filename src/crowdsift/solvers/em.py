@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
-# The linear solves are this much tighter than the last outer step was long, within the bounds. A fixed relative
+# The linear solves are more accurate than the last outer step by this factor, within the bounds. A fixed relative
 # tolerance would move the fixed point; this one vanishes with the step.
 _SOLVE_FRACTION, _SOLVE_LOOSEST, _SOLVE_TIGHTEST = 1e-2, 1e-3, 1e-12
 
-# Near the end the log-likelihood moves with the square of the scores' error: where it moves by 1e-9 scores may be 1e-5
-# off. Finer tolerances than this are therefore asked of scores as well.
+# Near the end the log-likelihood changes with the square of the scores' error: when it changes by 1e-9, scores may
+# still be off by 1e-5. For finer tolerances than this the scores must converge, too.
 _FINE = 1e-7
 
-_ROUNDING = 1e-13  # of the sum of all weights: sums of votes below this are zero
+_ROUNDING = 1e-13  # relative to the sum of all weights: smaller sums of votes count as zero
 
 
 @dataclass
 class EMState:
-    """The iterate: scores, slopes of the workers, and the E-step at them."""
+    """The iterate: scores and slopes of workers, with the E-step at them."""
 
     scores: Vector
     slopes: Vector
@@ -83,9 +83,9 @@ def polya_gamma_em(
         if depth:
             scores, slopes = _accelerate(acceleration, point, scores, slopes)
         away = float(np.abs(scores - state.scores).max())
-        if not depth:  # a geometric series; an accelerated step goes to its end by itself
+        if not depth:  # steps form a geometric series; an accelerated run reaches its limit by itself
             away /= 1.0 - min(step / last if last > 0.0 else 0.0, 0.999)
-        del state  # its E-step holds numbers of every vote, which the next one reuses
+        del state  # its E-step holds arrays over votes, which the next one reuses
         state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance), solved)
         trace.append(state.e_step.log_likelihood / total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
@@ -95,7 +95,7 @@ def polya_gamma_em(
 
 
 def _unsymmetric(em: EM, state: EMState, ridge: float, resolution: float) -> EMState:
-    """Return a state at scores without structure, with the slopes that fit them best."""
+    """Return a state at arbitrary scores without symmetry, with the best slopes for them."""
     scores = arbitrary(len(state.scores))
     scores = scores - scores.mean()
     scores = scores / max(_root_mean_square(scores), 1e-12)
@@ -104,7 +104,7 @@ def _unsymmetric(em: EM, state: EMState, ridge: float, resolution: float) -> EMS
 
 
 def _accelerate(acceleration: Anderson, point: Vector, scores: Vector, slopes: Vector) -> tuple[Vector, Vector]:
-    """Return the next point, its scores centred and of unit size as those of every point are."""
+    """Return the next point, with its scores centred and scaled to unit size."""
     proposed = acceleration.propose(point, np.concatenate([scores, slopes]))
     ahead = proposed[: len(scores)] - proposed[: len(scores)].mean()
     size = _root_mean_square(ahead)
@@ -133,6 +133,6 @@ def alternate(
         solution = system.laplacian.solve(system.rhs, scores, shift=shift, tolerance=tolerance)
         solved = solved and solution.converged
         scores = solution.x - solution.x.mean()
-        del given, system  # numbers of every pair, which the next one reuses
+        del given, system  # arrays over pairs, which the next step reuses
         given = state.e_step.regress(scores, ridge)
     return scores, given[0], solved

@@ -1,4 +1,4 @@
-"""Posterior modes with a prior of scores by features of items, whose shares the evidence chooses.
+"""Posterior modes with a prior of scores by features of items, with shares chosen by evidence.
 
 The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_b X_bX_bᵀ of mean diagonal 1. The
 evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from scores, as in the intervals: with the
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.terms.features import Matrix
 
-_MOST_ALTERNATIONS = 60  # of a mode and a step of the shares
-_REST = 1e-3  # shares that move by less are at rest
-_SECTIONS = 10  # of the search for the sum of the shares
-_LEAST, _LEAST_OWN = 1e-6, 0.02  # of ρ and of s
+_MOST_ALTERNATIONS = 60  # most alternations between a mode and a step of the shares
+_REST = 1e-3  # change of the shares below which they count as converged
+_SECTIONS = 10  # steps of the search for the sum of the shares
+_LEAST, _LEAST_OWN = 1e-6, 0.02  # smallest ρ and s
 
 
 @dataclass
 class FeatureMode:
-    """The mode of scores and slopes, and what a prior by features needs to know of it."""
+    """The mode of scores and slopes, with the quantities that a prior by features needs."""
 
     means: Vector
     at: Profile
@@ -50,7 +50,7 @@ class FeatureMode:
 
 
 class _Precision:
-    """C⁻¹ of few items as the penalty of a likelihood."""
+    """C⁻¹ for few items as the penalty of a likelihood."""
 
     def __init__(self, inverse: Vector, own: float) -> None:
         self._inverse, self.level = inverse, 1.0 / own
@@ -71,8 +71,8 @@ def mode_with_features(
     rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:
-    """Find the mode and the features' shares in turn, then the best sum of the shares."""
-    # `blocks`: X_b, one row per item, columns centred, rows of mean square norm 1.
+    """Return the mode and the features' shares: both in turn, then the best sum of the shares."""
+    # `blocks` are the X_b: one row per item, centred columns, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
     at = start
     for _ in range(_MOST_ALTERNATIONS):
@@ -86,9 +86,9 @@ def mode_with_features(
 
 
 def _best_sum(settled: Callable[[Vector], FeatureMode], found: FeatureMode) -> FeatureMode:
-    """With the sum of the shares at the maximum of the evidence, by golden section."""
-    # The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the evidence thinks of all
-    # features together is a little less.
+    """Return the mode with the sum of the shares at the maximum of the evidence, by golden section."""
+    # A step of `learn` holds the Laplacian, which depends on the mode, and the slopes. So it slightly underestimates
+    # the sum of all features' shares.
     shares = found.item_prior.shares
     total = min(float(shares.sum()), 1.0 - _LEAST_OWN)
     middle, golden = float(np.log(total / (1.0 - total))), (np.sqrt(5.0) - 1.0) / 2.0
@@ -123,7 +123,7 @@ def _settled(
     start: tuple[Vector, Vector],
     shares: Vector | None = None,
 ) -> FeatureMode:
-    """Return the mode at these shares, or those of the prior."""
+    """Return the mode for these shares, or for those of the prior."""
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
     penalty = _Precision(prior.precision, prior.own)
@@ -148,12 +148,12 @@ def _evidence(prior: DensePrior, system: SiteSystem, at: Profile, value: float) 
 
 
 class _FixedScale(DensePrior):
-    """Shares whose sum with s is held at 1, though nothing else holds the scale of the scores."""
+    """Shares whose sum with s is held at 1, since nothing else fixes the scale of the scores."""
 
     def learn(self, run: Any) -> None:
-        """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b) and s alike, λ such that they add up to 1."""
-        # At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a maximum under a fixed
-        # sum needs. A block of constant features gets the least share.
+        """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b), and s likewise, with λ such that they add up to 1."""
+        # At convergence the derivatives of the evidence in all variances are equal, ½λ, as a maximum under a fixed sum
+        # requires. A block of constant features gets the least share.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         top = variances * squares

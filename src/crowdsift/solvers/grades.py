@@ -1,9 +1,9 @@
 """Graded answers (better, much better) by cumulative logits with symmetric cut points.
 
 P(at least grade k for an item) = σ(η - κc_k) with η = βd and c_1 < c_2 < ...; κc_1 is half the width of a tie, 0
-without ties. κ = exp(k) is the worker's own scale, k ~ N(0, s²) with s learned: a worker whose answers have more noise
-than those of others, or who likes the ends of the scale, has narrower cut points. Since σ(η - a) - σ(η - b) =
-σ(η - a) σ(b - η) (1 - exp(a - b)), grade k is a win at the cut κc_k and a loss at the next one, but for a constant.
+without ties. κ = exp(k) is the worker's own scale, k ~ N(0, s²) with s learned: a worker with noisier answers, or one
+who prefers extreme grades, has narrower cut points. Since σ(η - a) - σ(η - b) = σ(η - a) σ(b - η) (1 - exp(a - b)),
+grade k is a win at the cut κc_k and a loss at the next one, but for a constant.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 
-_STEPS, _CLOSE, _VARIANCE = 60, 1e-5, 0.1  # of Newton's method: how many, when done, where the variance of k begins
-_NODES, _MASS = np.array([-1.0, 0.0, 1.0]) * 3.0**0.5, np.array([1.0, 4.0, 1.0]) / 6.0  # of a Gaussian
+_STEPS, _CLOSE, _VARIANCE = 60, 1e-5, 0.1  # Newton's method: most steps, tolerance, and the initial variance of k
+_NODES, _MASS = np.array([-1.0, 0.0, 1.0]) * 3.0**0.5, np.array([1.0, 4.0, 1.0]) / 6.0  # Gauss-Hermite quadrature
 
 
 class Graded(NamedTuple):
-    """Votes as cumulative logits take them: for ties η of either item, else of the winner.
+    """Votes for cumulative logits: for ties η of either item, otherwise of the winner.
 
     `level` is the grade, 0 for a tie; `variance` is that of η in the posterior.
     """
@@ -47,14 +47,14 @@ class Cuts(NamedTuple):
     variance: float = 0.0
 
     def of(self, worker: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the cut points of these workers, a row each."""
+        """Return the cut points of these workers, one row each."""
         return np.asarray(np.exp(self.log_scale[worker])[:, None] * self.points)
 
 
 def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
     """Return the cut points c_1, c_2, ... and the scales of workers; c_1 is 0 without ties."""
-    # They maximise the expected log-likelihood under the posterior of η by Newton's method, damped as by Levenberg and
-    # Marquardt. A factor of all η is estimated beside them, so that their errors include that of the scale.
+    # They maximise the expected log-likelihood under the posterior of η, by Newton's method with Levenberg-Marquardt
+    # damping. A factor of all η is estimated as well, so that their errors include that of the scale.
     count, ties = int(votes.level.max()), bool((votes.level == 0).any())
     cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count)) if start is None else start.points
     k, variance = (np.zeros(n_workers), _VARIANCE) if start is None else (start.log_scale, start.variance)
@@ -65,7 +65,7 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
         own, across = -curvature[:, -1, -1], curvature[:, -1, free]
         found = RandomEffects.of_messages(own * k + slope[:, -1], own, np.ones(n_workers), _VARIANCE).variance
         moved, variance = abs(found - variance), found
-        held = variance / (1.0 + own * variance)  # of k, given its votes
+        held = variance / (1.0 + own * variance)  # variance of k given its votes
         pull = held * slope[:, -1] - k / (1.0 + own * variance)
         left = -curvature[:, free[:, None], free].sum(axis=0) - (across * held[:, None]).T @ across
         damped = left + damping * np.diag(np.abs(np.diag(left)))
@@ -77,7 +77,7 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
         if gain < -1e-9 * abs(before[0]) or not np.isfinite(gain):
             damping = max(10.0 * damping, 1e-3)
             continue
-        middle = float(new.mean())  # which belongs to the cut points
+        middle = float(new.mean())  # this part belongs to the cut points
         point, k = point + change, new - middle
         point[:-1] *= np.exp(middle)
         damping, before = 0.1 * damping, after
@@ -91,10 +91,10 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
 def grade_weights(
     eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64], weight: Vector, worker: NDArray[np.int64]
 ) -> tuple[Vector, Vector]:
-    """Return weights of wins, and of losses or ties, with the gradients of grades at η and c_1."""
-    # `cuts` are those of every vote. A grade is a win and, for what it is not, a part of a loss, both at the cut ±c_1.
-    # This asks for fewer ties than a worker has, so ties have a larger weight, and wins of the item that is ahead undo
-    # what that does to η. All weights have a common factor with which the information is that of the grades.
+    """Return weights of wins, losses and ties with the same gradients as the grades at η and c_1."""
+    # `cuts` are those of every vote. A grade is replaced by a win and, for the rest, a part of a loss, both at the cut
+    # ±c_1. This alone would imply fewer ties than a worker has, so ties get a larger weight, and the leading item a few
+    # more wins to restore η. All weights have a common factor that makes the information equal to that of the grades.
     tie, c = level == 0, cuts[:, 0]
     low, high = _ends(level, cuts)
     win = np.where(tie, 0.0, sigmoid(low - eta) / np.maximum(sigmoid(c - eta), 1e-300))
@@ -132,7 +132,7 @@ def _bend(eta: Vector) -> Vector:
 
 
 def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64]) -> Vector:
-    """Return the logarithm of the probability of every grade; η is that of the winner, `cuts` of every vote."""
+    """Return the log probability of every grade; η is that of the winner, `cuts` those of every vote."""
     low, high = _ends(level, cuts)
     gap = np.log(-np.expm1(-np.maximum(high - low, 1e-9)))
     return np.asarray(gap - np.logaddexp(0.0, low - eta) - np.logaddexp(0.0, eta - high))
@@ -141,9 +141,9 @@ def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.fl
 def _derivatives(
     votes: Graded, point: Vector, log_scale: Vector
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Return the expected log-likelihood, and gradient and curvature of every worker's part of it."""
-    # In c_1, c_2, ..., the log of η's scale, and k. The curvature is that of Gauss and Newton, which
-    # is nowhere positive: second derivatives of the ends are left out.
+    """Return the expected log-likelihood, and the gradient and curvature of every worker's part of it."""
+    # The parameters are c_1, c_2, ..., the log of η's scale, and k. The curvature is that of Gauss and Newton, which is
+    # never positive: second derivatives of the ends are left out.
     count, n = len(point) - 1, len(log_scale)
     cuts = Cuts(point[:-1], point[:-1], log_scale).of(votes.worker)
     low, high = _ends(votes.level, cuts)
@@ -154,7 +154,7 @@ def _derivatives(
     growth = np.exp(np.minimum(np.where(top, 1.0, high - low), 700.0))
     gap = np.where(top, 0.0, 1.0 / np.maximum(growth - 1.0, 1e-12))  # derivative of the log of 1 - exp(low - high)
     first, second = np.zeros((n, count + 2)), np.zeros((n, count + 2, count + 2))
-    # Of the ends (low, high, η) in every parameter: they are linear in c and exponential in the logs.
+    # Derivatives of the ends (low, high, η) in every parameter: linear in c and exponential in the logs.
     ends = np.zeros((3, count + 2, len(votes.eta)))
     row = np.arange(len(votes.eta))
     ends[0, np.maximum(votes.level, 1) - 1, row] = np.where(tie, -scale, scale)

@@ -1,4 +1,4 @@
-"""Newton's method in a trust region: it never goes uphill, convex or not."""
+"""Newton's method in a trust region: the objective never rises, convex or not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import StoppingRule
 
 
-_LAST_DIGIT, _MAX_IDLE = 2.0**-52, 10  # of the value; steps within it, none of which halves the measure
+# relative change of the value that counts as rounding; most such steps while the measure does not halve
+_LAST_DIGIT, _MAX_IDLE = 2.0**-52, 10
 
 
 class NewtonStep(NamedTuple):
-    """A step, the gain that the quadratic model expects of it, and its length."""
+    """A step, the decrease that the quadratic model predicts for it, and its length."""
 
     x: Vector
     expected: float
@@ -49,7 +50,7 @@ class NewtonStep(NamedTuple):
 
 
 class Objective(Protocol):
-    """A function to be minimised; steps refer to the point of the last `evaluate`."""
+    """A function to be minimised; `step` refers to the point of the last `evaluate`."""
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient at x."""
@@ -58,17 +59,17 @@ class Objective(Protocol):
         """Return a step by the quadratic model, solved to a relative tolerance."""
 
     def workers(self) -> Vector | None:
-        """Return parameters of workers at the last point stepped from, where there are any."""
+        """Return the parameters of workers at the last point stepped from, or None if there are none."""
 
 
 def minimise(
     objective: Objective, x: Vector, rule: StoppingRule, measure: Callable[[Vector], float] | None = None
 ) -> tuple[Vector, list[float]]:
     """Return a minimiser near x, and the value before the first and after every iteration."""
-    # The rule gets a measure of the gradient, by default its largest entry. A step that does not lower the value as the
-    # model promises is taken back and the region shrinks, unless the promise drowns in rounding and the measure still
-    # falls. Where weights are so large that rounding keeps the measure above the tolerance, steps that promise less
-    # than the last digit of the value end it.
+    # The rule gets a measure of the gradient, by default its largest entry. If a step does not lower the value as the
+    # model predicts, it is taken back and the region shrinks, unless the prediction is below rounding and the measure
+    # still falls. If weights are so large that rounding keeps the measure above the tolerance, the run ends with steps
+    # whose predicted gain is less than the last digit of the value.
     measure = measure or _largest
     rule.iterate = lambda: _iterate(x, objective.workers())
     value, gradient = objective.evaluate(x)
@@ -79,7 +80,7 @@ def minimise(
     finished = rule.begin(size)
     while not finished:
         if not moved:
-            value, gradient = objective.evaluate(x)  # back to the curvature at x
+            value, gradient = objective.evaluate(x)  # restores the curvature at x
         step = objective.step(radius, _forcing(gradient, rule.tolerance / size))
         trial = x + step.x
         trial_value, trial_gradient = objective.evaluate(trial)
@@ -105,8 +106,8 @@ def _iterate(scores: Vector, workers: Vector | None) -> dict[str, Vector]:
 
 
 def _forcing(gradient: Vector, missing: float) -> float:
-    """Return how closely to solve for a step: at Newton's pace, or for the end where it is near."""
-    # `missing` is the tolerance over the measure now.
+    """Return the tolerance for solving a step: for quadratic convergence, or smaller close to the end."""
+    # `missing` is the tolerance divided by the measure.
     pace = float(np.sqrt(np.linalg.norm(gradient) / len(gradient)))
     end = 0.1 * missing
     return min(0.1, max(pace if pace > 3.0 * missing else end, 1e-8))

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ScorePrior(Protocol):
-    """Scores ~ N(0, P⁻¹), where P 1 = level·1."""
+    """A Gaussian prior of the scores, N(0, P⁻¹), where P 1 = level·1."""
 
     @property
     def level(self) -> float:
-        """How much the level of all scores is held."""
+        """Return the prior precision of the level of all scores."""
 
     def times(self, v: Vector) -> Vector:
         """Return the product of P with v."""
@@ -46,17 +46,17 @@ class Ridge:
         return self.level
 
 
-_TOLERANCE = 1e-3  # of the logarithm of the scale
+_TOLERANCE = 1e-3  # tolerance of the logarithm of the scale
 _FARTHEST = float(np.log(64.0))
-_ENOUGH = 50_000  # workers, from whom the scale of all is estimated
+_ENOUGH = 50_000  # workers from which the common scale is estimated
 
 
 class SlopeScale(NamedTuple):
-    """What the scale costs, from the slopes at their optimum alone: no pass over the votes.
+    """The cost of a scale of the scores, computed from the optimal slopes alone, without a pass over the votes.
 
-    A worker's log-likelihood in θ = βt, the slope that t times the scores need, is close to -½h(θ - θ̂)² + const. With
-    the prior of its slope, ½τ(β - μ)², and β at its minimum it costs ½hτ(θ̂ - tμ)²/(τ + t²h); the prior of the scores,
-    ½λ‖tr‖², is on the other side.
+    A worker's log-likelihood in θ = βt, the slope at scores t times as large, is close to -½h(θ - θ̂)² + const.
+    Together with the prior of its slope, ½τ(β - μ)², at the best β it costs ½hτ(θ̂ - tμ)²/(τ + t²h). The prior of the
+    scores adds ½λ‖tr‖².
     """
 
     slopes: Vector
@@ -71,18 +71,18 @@ class SlopeScale(NamedTuple):
         return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
 
     def best(self, square: float) -> float | None:
-        """Return the t of least cost, to about 1e-3; `square` is λ‖r‖². None if none is near."""
+        """Return the t of least cost, to about 1e-3; `square` is λ‖r‖². None if there is none nearby."""
         rise = self._rise(square)
         bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
         return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
 
     def is_near_best(self, square: float, t: float, within: float) -> bool:
-        """Return whether a t that costs least is so near to this one: two evaluations tell."""
+        """Return whether the best t is within this distance of t; this takes two evaluations."""
         rise = self._rise(square)
         return t > within and rise(np.log(t - within)) <= 0.0 <= rise(np.log(t + within))
 
     def _rise(self, square: float) -> Callable[[float], float]:
-        """Return the derivative of the cost in t, by log t."""
+        """Return the derivative of the cost in log t."""
         some = slice(None, None, max(1, len(self.slopes) // _ENOUGH))
         h, optimum = self._information()[some], self._optimum()[some]
         each = self.precision * len(self.slopes) / max(len(h), 1)
@@ -96,18 +96,18 @@ class SlopeScale(NamedTuple):
         return rise
 
     def slopes_at(self, t: float) -> Vector:
-        """Every worker's slope where the scores are t times as large."""
+        """Return every worker's slope at scores t times as large."""
         h = self._information()
         top = t * h * self._optimum() + self.precision * self.mean
         slopes: Vector = top / (t**2 * h + self.precision)
         return slopes
 
     def _information(self) -> Vector:
-        """Return h, the information of the votes on a slope."""
+        """Return h, the information of the votes on each slope."""
         return np.maximum(self.curvature - self.precision, 0.0)
 
     def _prior_gradient(self) -> Vector:
-        """Return the gradient of the prior in a slope, which that of the votes balances."""
+        """Return the gradient of the prior in each slope, which the gradient of the votes balances."""
         gradient: Vector = self.precision * (self.slopes - self.mean)
         return gradient
 
@@ -116,18 +116,18 @@ class SlopeScale(NamedTuple):
         return best
 
 
-# How long the last Newton step of a slope may be, relative to the slope where much is known of it. The error that it
-# leaves is of the order of its square, and near the optimum, where slopes hardly move, far smaller.
+# Longest last Newton step of a slope, relative to a well-determined slope. The remaining error is of the order of its
+# square, and far smaller near the optimum, where slopes hardly move.
 _LAST_STEP = 1e-3
-# Scales that differ by less are left to Newton's steps, which then converge fast.
+# Scales that differ by less are left to Newton's steps, which converge fast from there.
 _SAME_SCALE = 0.02
-# The diagonal of the Hessian, used as preconditioner and scale, is computed again after such a step.
+# The diagonal of the Hessian, used as preconditioner and scale, is computed again after a step longer than this.
 _SAME_DIAGONAL = 0.1
-_MOST_WON = 0.9  # share of votes in the first scores, at most
+_MOST_WON = 0.9  # largest share of votes won in the first scores
 
 
 class CommonSlope:
-    """Minimise -log-likelihood + ½rᵀPr with one slope for all: convex."""
+    """Minimise the convex -log-likelihood + ½rᵀPr with one slope for all workers."""
 
     def __init__(self, engine: Engine, penalty: float | ScorePrior, slope: float = 1.0, tolerance: float = 0.0) -> None:
         self._passes, self._slope = required(engine.slopes), slope
@@ -142,13 +142,13 @@ class CommonSlope:
 
     @property
     def at(self) -> Profile:
-        """What the last pass returned."""
+        """Return the result of the last pass."""
         if self._at is None:
             raise RuntimeError("no pass yet")
         return self._at
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Return value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
+        """Return value and gradient; the pass is as accurate as the next step needs."""
         resolution, least = self._resolution, 0.1 * self._tolerance
         self._look(x, resolution)
         if resolution > least and self._largest <= self._tolerance:
@@ -158,7 +158,7 @@ class CommonSlope:
         return value, self._gradient
 
     def _look(self, x: Vector, resolution: float) -> None:
-        self._at = None  # its Hessian holds numbers of every vote, which the next pass reuses
+        self._at = None  # its Hessian holds arrays over votes, which the next pass reuses
         self._x, self._at = x, self._settle(x, resolution)
         at = self._diagonal_at
         if at is None or float(np.abs(x - at).max(initial=0.0)) > _SAME_DIAGONAL:
@@ -174,7 +174,7 @@ class CommonSlope:
     def _solve(self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]) -> NewtonStep:
         multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
         if isinstance(prior, Ridge):
-            shift = prior.level  # no arrays for its products
+            shift = prior.level  # avoids arrays for its products
         return NewtonStep.solve(
             multiply if shift else lambda v: multiply(v) + prior.times(v),
             self._gradient,
@@ -186,7 +186,7 @@ class CommonSlope:
         )
 
     def _levels(self, v: Vector, out: Vector) -> None:
-        """Add the Hessian's inverse on every component's level, which the prior alone holds."""
+        """Add the Hessian's inverse on the level of every component, which only the prior determines."""
         if len(self._component_sizes) == 1:
             out += float(v.sum()) / (self._scores.level * len(v))
             return
@@ -194,9 +194,9 @@ class CommonSlope:
         out += sums[self._component]
 
     def first_scores(self) -> Vector:
-        """Return scores to start from: one step from 0, which is linear in the shares of votes, bent."""
-        # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of score 0; the logit
-        # of that share is closer where it is far from one half.
+        """Return initial scores: one step from 0, transformed to logits of the shares of votes won."""
+        # At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of score 0. The logit
+        # of that share is more accurate far from one half.
         self.evaluate(np.zeros(len(self._x)))
         linear = self.step(np.inf, 0.1).x
         share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
@@ -204,19 +204,19 @@ class CommonSlope:
         return scores
 
     def profile(self, x: Vector) -> Profile:
-        """Return what a pass returns at x: the last one, unless its step was taken back."""
+        """Return the result of a pass at x: the last one, unless its step was taken back."""
         if x is not self._x:
             self.evaluate(x)
         return self.at
 
     def largest_step(self, gradient: Vector) -> float:
-        """Return how far the gradient would move a score by itself: a measure that knows no weights."""
+        """Return the largest Newton step of a single score: a measure that does not depend on weights."""
         if gradient is self._gradient:
             return self._largest
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
     def workers(self) -> Vector | None:
-        """None: slopes are given."""
+        """Return None: slopes are given."""
         return None
 
     def _settle(self, x: Vector, resolution: float) -> Profile:
@@ -227,7 +227,7 @@ class CommonSlope:
 
 
 class WorkerSlopes(CommonSlope):
-    """The same with ½Σ(β - μ)²/σ² added and every worker's β at its minimum.
+    """σ² added and every worker's β at its minimum./σ² added and every worker's β at its minimum.
 
     The gradient is then the partial one in the scores, and the Hessian the Schur complement A - B D⁻¹ B' + P of the
     blocks [A B; B' D]: workers are eliminated.
@@ -240,12 +240,12 @@ class WorkerSlopes(CommonSlope):
     ) -> None:
         super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
-        self._from = self._slopes  # at the last point stepped from
+        self._from = self._slopes  # slopes at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """Return a step by conjugate gradients on the Schur complement, then to the best scale."""
-        # Along the scores themselves the Hessian is small, for slopes take up the scale, and far from quadratic:
-        # Newton's steps would be many. What the scale costs is known without a pass.
+        """Return a step by conjugate gradients on the Schur complement, followed by a step to the best scale."""
+        # Along the scores themselves the Hessian is small, since slopes compensate for the scale, and far from
+        # constant: Newton would need many steps. The cost of a scale is known without a pass.
         x, self._from = self._x, self.at.slopes
         square = float(x @ self._scores.times(x))
         scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
@@ -260,7 +260,7 @@ class WorkerSlopes(CommonSlope):
         return step if np.isfinite(radius) or not x.any() else self._scaled(step, scale)
 
     def _scaled(self, step: NewtonStep, scale: SlopeScale) -> NewtonStep:
-        """Replace the step's length along the scores, if that makes a difference."""
+        """Return the step with its length along the scores replaced, if that makes a difference."""
         x = self._x
         taken = 1.0 + float(x @ step.x) / float(x @ x)
         if taken <= 0.0:
@@ -279,7 +279,7 @@ class WorkerSlopes(CommonSlope):
         return self._from
 
     def start_from(self, slopes: Vector) -> None:
-        """Slopes to begin with."""
+        """Set the initial slopes."""
         self._from = slopes
 
     def _settle(self, x: Vector, resolution: float) -> Profile:
@@ -299,9 +299,9 @@ def minimise_with_slopes(
     rule: StoppingRule,
     start: tuple[Vector, Vector] | None = None,
 ) -> tuple[Vector, Profile, list[float]]:
-    """One step of the scores with all workers alike, then scores and slopes together."""
-    # At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the first step, with one
-    # slope, is convex and need not go far. With `start`, scores and slopes of a run that was cut short, it is left out.
+    """Minimise over the scores with all workers alike in one step, then over scores and slopes together."""
+    # At r = 0 the votes determine no slope, and the Schur complement is far from positive; the first step, with one
+    # slope, is convex and need not converge. It is skipped with `start`, scores and slopes of an interrupted run.
     objective = WorkerSlopes(engine, penalty, mean, sd, rule.tolerance)
     if start is None:
         scores = CommonSlope(engine, penalty, mean).first_scores()

@@ -1,4 +1,4 @@
-"""Items: the prior of their scores, and the variances of compared pairs."""
+"""The prior of item scores, and the variances of items and compared pairs."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-# Messages settled to this times the diagonal, in at most this many sweeps; while scores still move, to a share of what
-# they moved by.
+# Belief propagation stops when messages change by at most this times the diagonal, or after this many sweeps. While
+# scores still move, the tolerance is this share of their last change.
 _TOLERANCE, _SWEEPS = 1e-5, 30
 _SHARE, _COARSE = 0.01, 3e-4
-# Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
+# Most multiplications of a factorisation: one that takes milliseconds, and one that takes a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
-# Beyond this many items no factorisation is dense. A sparse one of P pairs and n items then takes at least P²/n
-# multiplications, the sum of squared column counts: where that is too much, pairs, which may be as many as votes, need
-# not leave the engine.
+# Above this number of items no factorisation is dense. A sparse one of P pairs and n items needs at least P²/n
+# multiplications, the sum of squared column counts. If that is too many, the pairs, which can be as numerous as votes,
+# stay in the engine.
 _DENSE_ITEMS = 1_200
-MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # variances worth a trial
-_REACH = 4.0  # how many times as large or small a variance may become in a pass
+MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # range in which a variance is tried
+_REACH = 4.0  # factor by which a variance may change in one pass
 
 
 def loopy_bp(
     sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0, change: float = 0.0
 ) -> tuple[PairVariances, Vector | None]:
     """Run Gaussian belief propagation on the graph of compared pairs; L is the Laplacian."""
-    # With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and close where short
-    # cycles are few. log|L + I| in Bethe's form, Σ_pairs log(l_a l_b - W²) + Σ_j (1 - degree_j) log precision_j.
-    # `messages` are the sums per item that the call before returned for these sites; None starts from no messages.
-    # Returns None for them where there is no proper Gaussian. With a `shift` all is of L + shift·I. `change` is what
-    # scores moved by last: as far as they still move, messages need not be exact.
+    # With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. This is exact on trees, and close where
+    # short cycles are rare. log|L + I| has Bethe's form, Σ_pairs log(l_a l_b - W²) + Σ_j (1 - degree_j) log
+    # precision_j. `messages` are the sums per item that the previous call returned for these sites; None starts without
+    # messages. None is returned for variances if there is no proper Gaussian. With a `shift`, L + shift·I takes the
+    # place of L + I. `change` is the last change of the scores: while it is large, messages need not be exact.
     tolerance = max(_TOLERANCE, min(_SHARE * change, _COARSE))
     if isinstance(sites, FusedSites) and shift == 1.0:
         there = sites.loopy_bp(tolerance, _SWEEPS, fresh=messages is None)
@@ -65,7 +65,7 @@ def loopy_bp(
 
 
 class Factorisation:
-    """Exact variances of one engine's pairs; whether they are affordable is found once."""
+    """Compute exact variances for the pairs of one engine, if a factorisation is affordable; this is decided once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -74,9 +74,9 @@ class Factorisation:
     def variances(
         self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
-        """Return the variances and set those of pairs; None if a factorisation is expensive."""
-        # `exact` asks for one that takes a fraction of a second, otherwise only for one that is as fast as belief
-        # propagation. With a `factor` s all is of sL + I, which has s times the variances of L + I/s.
+        """Return the variances of items and set those of pairs; None if a factorisation is too expensive."""
+        # `exact` allows one that takes a fraction of a second; otherwise only one as fast as belief propagation is
+        # made. With a `factor` s, the matrix is sL + I, whose inverse is 1/s times that of L + I/s.
         found = self._factoriser(sites, laplacian, _MOST if exact else _CHEAP)
         if found is None:
             return None
@@ -101,7 +101,7 @@ class Factorisation:
 
 
 class VarianceMethod(Protocol):
-    """Exact variances of items and pairs, where they can be computed."""
+    """A source of exact variances of items and pairs."""
 
     def variances(
         self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
@@ -113,7 +113,7 @@ class VarianceMethod(Protocol):
 
 
 class ItemsState(Protocol):
-    """What a prior needs to know of a run."""
+    """The part of a run that a prior of items uses."""
 
     means: Vector
     system: SiteSystem
@@ -123,11 +123,11 @@ class ItemsState(Protocol):
 
     @property
     def pair_sites(self) -> GridSites:
-        """The sites."""
+        """Return the sites."""
 
 
 class ItemPrior:
-    """Hold the prior N(0, C) of scores, of which C is learned; `at_rest` says that it settled."""
+    """Hold the prior N(0, C) of scores, with C learned; `at_rest` is set when C has converged."""
 
     n_items: int
     at_rest: bool = False  # whether the parameters have settled
@@ -137,11 +137,11 @@ class ItemPrior:
         raise NotImplementedError
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Return variances of items and log|L + C⁻¹| + log|C|, and set the variances of pairs."""
+        """Set the variances of pairs; return the variances of items and log|L + C⁻¹| + log|C|."""
         raise NotImplementedError
 
     def learn(self, run: ItemsState) -> None:
-        """Move the parameters a step towards more evidence."""
+        """Move the parameters a step up the evidence."""
         raise NotImplementedError
 
     def forms(self, run: ItemsState) -> tuple[float, float]:
@@ -151,11 +151,11 @@ class ItemPrior:
         return inner, self.n_items - self._explained(run)
 
     def drift(self, run: ItemsState) -> float:
-        """Return how much too large scores are for their prior: 1 if E[uᵀC⁻¹u] is their number."""
+        """Return the ratio of the scores' size to that of their prior: 1 if E[uᵀC⁻¹u] equals the number of scores."""
         return float(max(sum(self.forms(run)) / self.n_items, 0.25) ** 0.5)
 
     def rescale(self, scale: float) -> None:
-        """Adapt parameters to scores divided by `scale`; C of mean diagonal 1 has none."""
+        """Adapt parameters to scores divided by `scale`. Nothing to do if C has mean diagonal 1."""
 
     def _explained(self, run: ItemsState) -> float:
         """Return tr LΣ, the sum over pairs of weight times variance."""
@@ -164,9 +164,9 @@ class ItemPrior:
 
 
 def scoring_step(slope: float, information: float, variance: float) -> float:
-    """Return the variance after a step of Fisher scoring, within a factor of 4 and .001 to 4."""
-    # At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites, so it is learned
-    # beside the sites, a step a pass, as the distribution of types is.
+    """Return the variance after a step of Fisher scoring: within a factor of 4, and from .001 to 4."""
+    # At a fixed point of EP the derivative of the evidence in the variance equals that at fixed sites. So the variance
+    # is learned together with the sites, one step per pass, as the distribution of types is.
     ahead = variance + slope / max(information, 1e-12)
     ahead = min(max(ahead, variance / _REACH), variance * _REACH)
     return min(max(ahead, MIN_EFFECT), MAX_EFFECT)
@@ -180,8 +180,9 @@ def learned_effect(found: PairPosteriors, variance: float) -> float:
 def spectral_scores(votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2) -> Vector | None:
     """Return D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1."""
     # The answers of one worker to different pairs are products of its reliability and the two differences, so the mean
-    # of XᵀX less its diagonal part is a quadratic form of r. By Lanczos with full orthogonalisation, to a residual of
-    # `tolerance` times the eigenvalue; a start needs no more. None where votes are not correlated at all.
+    # of XᵀX less its diagonal part is a quadratic form of r. The eigenvector is found by Lanczos iteration with full
+    # orthogonalisation, to a residual of `tolerance` times the eigenvalue, which suffices for a start. None is returned
+    # if votes are not correlated.
     degrees = votes.diagonal()
     scale = (degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300))
     first = arbitrary(n_items) * (scale > 0)
@@ -192,7 +193,7 @@ def spectral_scores(votes: Operator, n_items: int, *, steps: int = 60, tolerance
     for step in range(min(steps, n_items)):
         w = scale * votes.multiply(scale * basis[-1])
         alphas.append(float(w @ basis[-1]))
-        for q in basis + basis:  # twice: once leaves what rounding brings back
+        for q in basis + basis:  # orthogonalise twice: rounding errors of the first time are removed
             w = w - float(q @ w) * q
         betas.append(float(np.linalg.norm(w)))
         if betas[-1] < 1e-10 or step + 1 == min(steps, n_items):
@@ -218,5 +219,5 @@ def _tridiagonal(alphas: list[float], betas: list[float]) -> tuple[Vector, Vecto
 
 
 def arbitrary(n: int) -> Vector:
-    """Return a fixed vector without structure: fractions of multiples of the golden ratio."""
+    """Return a fixed vector without symmetry: fractional parts of multiples of the golden ratio."""
     return np.asarray(np.modf(np.arange(1, n + 1) * 0.6180339887498949)[0] - 0.5, np.float64)

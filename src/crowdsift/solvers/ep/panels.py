@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# Priors, scores being of variance 1: scaled inverse χ² of _FREEDOM for all variances, about _SHARED² for the biases of
-# panels and _OWN² for those of judges; c ~ N(1, _SLOPE²); the share of outliers is Beta(1, 9).
+# Priors for scores of variance 1. All variances have scaled inverse χ² priors of _FREEDOM degrees, about _SHARED² for
+# the biases of panels and about _OWN² for those of judges. c ~ N(1, _SLOPE²), and the share of outliers is Beta(1, 9).
 _FREEDOM, _SHARED, _OWN, _SLOPE, _OUTLIER, _SHARES = 4.0, 0.2, 0.1, 0.5, 16.0, (1.0, 9.0)
-_BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7  # multiplications of one sweep
+# sweeps before draws are kept; sweeps that are kept; most multiplications of one sweep
+_BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7
 
 
 class PanelPosterior(NamedTuple):
@@ -41,7 +42,7 @@ class PanelPosterior(NamedTuple):
 def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 0) -> PanelPosterior:
     """Return the posterior of trusted scores and of biases."""
     # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel of each judge.
-    # Sites of few votes may have negative precisions, which no Gaussian has.
+    # Sites of few votes may have negative precisions, which no Gaussian allows; these are raised to 0.
     values, vectors = np.linalg.eigh(L)
     L = np.maximum(values, 0.0)[:, None] * vectors @ vectors.swapaxes(1, 2)
     rng, (judges, K) = np.random.default_rng(seed), (len(panel), L.shape[1])
@@ -54,11 +55,11 @@ def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 
     found: list[tuple[Vector, ...]] = []
     for sweep in range(_BURN_IN + _SWEEPS):
         cL, cb = c[:, :, None, None] ** 2 * L[1:], c[:, :, None] * b[1:]
-        B = np.linalg.inv(eye + own[:, :, None, None] * cL)  # without w
+        B = np.linalg.inv(eye + own[:, :, None, None] * cL)  # with w integrated out
         A = np.einsum("pj,njik->npik", member, cL @ B)
         a = np.einsum("pj,njki,njk->npi", member, B, cb)
         D = shared[:, :, None] * outlier
-        R = np.linalg.inv(eye + A * D[:, :, None, :])  # without u
+        R = np.linalg.inv(eye + A * D[:, :, None, :])  # with u integrated out
         to_items = np.einsum("npik,npk->ni", R, a)
         precision = eye / v[:, None, None] + L[0] + (R @ A).sum(axis=1)
         mean, covariance, r = _draw(rng, precision, b[0] + to_items)

@@ -1,4 +1,4 @@
-"""Search over starts, families of worker types and terms, by evidence."""
+"""Search over starting points, families of worker types and terms by evidence."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.workers import WorkerPrior
 
 _TRIAL = 8  # iterations of a start before it may be dropped
-_EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
-_NEARER = 3.0  # times a smaller last change, for a run to be nearer to its end than another
-_ALIKE = 2  # iterations before one may be found to be the same as another
-_PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
+_EQUAL = 0.01  # nats: of runs that differ by less, the one with the first start is taken
+_NEARER = 3.0  # factor between the last changes of two runs that makes one of them clearly closer to its end
+_ALIKE = 2  # iterations before two runs may be found to agree
+_PASSES = 20  # iterations that settle tie widths, side biases and the items of gold votes
 
 
 def propagate(engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Run expectation propagation from every start and return the run of the largest evidence."""
-    # The richest family of worker types is tried from every start, all for a few iterations. A run is dropped when it
-    # is far behind another for what it still gains, or when another has found the same scores. A simpler family goes on
-    # from what the richer one found, unless that is next to nothing, and is kept unless it has clearly less evidence.
-    # Then the terms are tried one by one.
+    # The richest family of worker types is run from every start for a few iterations. A run is dropped when its
+    # evidence is so far behind another's that it can no longer catch up, or when another run has the same scores. A
+    # simpler family continues from the result of the richer one, unless its scores are almost 0, and is kept unless it
+    # has clearly less evidence. Then the terms are tried one by one.
     exact, settings = Factorisation(engine), replace(compatible(settings), levels=levels)
     best = _from_families(engine, levels, settings, progress, exact)
     if settings.refine and best.faint and not best.rule.converged:
-        # Scores that are next to nothing have no scale to hold: a run that holds it may circle without end.
+        # Scores near 0 have no scale to hold: a run that holds it may circle without end.
         plain = _from_families(engine, levels, replace(settings, refine=False), progress, exact)
         if plain.rule.converged:
             best = plain
@@ -72,7 +72,7 @@ def _from_families(
 
 
 def with_terms(run: Propagation) -> Propagation:
-    """Try the terms in their order, each on the run that the ones before left."""
+    """Try the terms in their order, each on the run that the previous ones left."""
     for term in TERMS:
         run = term.attempt(run)
     return run
@@ -95,12 +95,12 @@ def _from_starts(
             run.rule.iterate = partial(_iterate_of, ref(run), alone=False)
             _try(run, runs)
             runs.append(run)
-    if not runs:  # votes that start nowhere but from nothing
+    if not runs:  # no start is possible but zero scores
         flat = replace(settings, starts=("flat",))
         return _from_starts(engine, levels, flat, types, progress, exact)
     runs[-1].suspend()
     runs = _without_losers(runs)
-    if len(runs) == len(settings.families) == 1:  # else no run is the one to go on with
+    if len(runs) == len(settings.families) == 1:  # otherwise several runs could be continued
         runs[0].rule.iterate = partial(_iterate_of, ref(runs[0]), alone=True)
     for run in runs:
         run.resume()
@@ -112,9 +112,9 @@ def _from_starts(
 
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
-    """Return what a later run needs to go on from the middle of this one; sites are computed again."""
-    # While another start or family may win the run is not `alone`, and a later run starts over. The reference is weak
-    # because the run holds the rule that calls this.
+    """Return what a later run needs to continue this one from its present state; sites are computed again."""
+    # While another start or family may still win, the run is not `alone`, and a later run starts over. The reference is
+    # weak because the run holds the stopping rule that calls this function.
     there = run()
     if there is None:
         return {}
@@ -125,7 +125,7 @@ def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str,
 
 
 def _try(run: Propagation, others: list[Propagation]) -> None:
-    """Run a few iterations; stop when the scores are those of another run."""
+    """Run a few iterations; stop when the scores equal those of another run."""
     for number in range(_TRIAL):
         if run.done or (number >= _ALIKE and any(alike(run, other) for other in others)):
             return
@@ -133,7 +133,7 @@ def _try(run: Propagation, others: list[Propagation]) -> None:
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Return the runs that may still win, one of those that agree."""
+    """Return the runs that may still win, and only one of those that agree."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=_standing, reverse=True):
         same = next((other for other in kept if alike(run, other)), None)
@@ -145,10 +145,9 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _nearer(run: Propagation, better: Propagation) -> bool:
-    """Return whether to complete a run although one that agrees has more evidence."""
-    # The evidence of a run that still moves is no measure: it may be far above that of the state which it comes to. So
-    # a run that is much nearer to its end is taken unless the other one has so much more evidence that the last steps
-    # of neither account for it.
+    """Return whether to complete a run although another one, which agrees with it, has more evidence."""
+    # The evidence of a run that still moves is unreliable: it may be far above that of its limit. So a run that is much
+    # closer to its end is preferred, unless the other one has more evidence than their remaining steps can explain.
     now, other = run.rule.history[-1], better.rule.history[-1]
     moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, better))
     ahead = better.evidence[-1] - run.evidence[-1]
@@ -156,14 +155,14 @@ def _nearer(run: Propagation, better: Propagation) -> bool:
 
 
 def _standing(run: Propagation) -> float:
-    """Return the evidence, a little less for later starts, so that the first wins a tie."""
+    """Return the evidence, reduced slightly for later starts, so that the first start wins a tie."""
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
 
 
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
-    """Return the evidence with all reliabilities 0: votes depend on tie widths and sides alone."""
-    # Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and widths and sides
-    # are learned as the prior learns them: only the reliabilities differ.
+    """Return the evidence with all reliabilities 0: votes depend only on tie widths and side biases."""
+    # Without ties and side biases every vote is a fair coin. Gold votes still depend on the items, and tie widths and
+    # side biases are learned as the prior learns them.
     if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
         return float(engine.facts.total_weight * np.log(0.5))
     sites = required(engine.grid).sites(prior.types, 2.0)
@@ -189,7 +188,7 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
 
 
 def _without_reliability(prior: WorkerPrior, masses: Vector) -> Vector:
-    """Move the mass of all reliabilities at a tie width to reliability 0."""
+    """Return the masses with all mass of a tie width moved to reliability 0."""
     table = prior.by_width(masses)
     moved = np.zeros_like(table)
     moved[:, table.shape[1] // 2] = table.sum(axis=1)

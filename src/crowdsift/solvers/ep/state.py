@@ -30,49 +30,51 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod
     from crowdsift.votes.covariates import Design
 
-_STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-# Steps of learning π within an iteration, and how far, as a share of the last change of scores: while scores still move
-# π need not be exact, but for more than a few iterations it must not lag.
+_STAGE_ONE = 1e-3  # change of standardised scores that ends stage 1; only in stage 2 may precisions be negative
+# Steps of learning π within an iteration, and its tolerance as a share of the last change of scores. While scores still
+# move, π need not be exact, but it must not lag for more than a few iterations.
 _EARLY, _EARLY_LEARNING, _LEARNING = 8, (8, 0.1), (25, 0.01)
 _SCALE_STEPS, _SCALE_SLACK, _NOISE = 3, 0.01, 1e-3
-_USUAL = 10.0  # a largest change is held against this times the root mean square
-_NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
-_WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
-_EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
-_SAME_SCALE = 2.5e-3  # from 1, up to which messages at a held scale will do
-_NOTHING = 0.01  # scores of this size hold no information
-_FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
-_EXTRAPOLATED = 50  # iterations of stage 2 in which π is extrapolated; later it might unsettle
-_REFINING, _SETTLED = 10, 1e-3  # stage 2 in which grids move; a change after which evidence is fair
+_USUAL = 10.0  # in a warm run the size of a step is at least this many times its root mean square
+_NEARLY = 10.0  # multiples of the tolerance below which a warm run asks for exact variances
+_WARM_CHANGE = 1e-3  # a warm run that begins with a smaller change learns π and solves for the items from the start
+_EFFECT_CHANGE = 0.01  # change of scores for a unit change of the logarithm of a pair effect, roughly
+_SAME_SCALE = 2.5e-3  # distance of the scale from 1 up to which messages at a held scale are accurate enough
+_NOTHING = 0.01  # size below which scores carry no information
+_FAINT = 0.5  # mean square of scores, 1 before any vote, below which the scores may be 0
+_EXTRAPOLATED = 50  # iterations of stage 2 in which π is extrapolated; later that could make the run unstable
+# iterations of stage 2 in which grids move; change below which the evidence is comparable
+_REFINING, _SETTLED = 10, 1e-3
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
-_PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
+_PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the maximum damping falls, and the factor by which it falls
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run: tolerances, starts, and the terms that may be tried."""
+    """Settings of a run: tolerances, starts, and the terms to try."""
 
     tolerance: float = 1e-5
     most_iterations: int = 500
     starts: tuple[str, ...] = ("flat", "spectral")
     refine: bool = True
-    exact: bool = True  # end with a factorisation where the engine can make one
+    exact: bool = True  # end with a factorisation if the engine supports one
     solve_tolerance: float = 1e-4
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
-    contexts: bool = False  # try workers who differ by context, then
+    contexts: bool = False  # try workers who differ between contexts; if so:
     pair_effect: bool = False  # try an effect of every pair at the end
-    dimensions: int = 0  # asked for; 0 lets the evidence decide
-    item_features: tuple[NDArray[np.floating], ...] = ()  # blocks of them, for a prior of scores
-    covariates: Design | None = None  # of votes, for which workers may have coefficients
+    dimensions: int = 0  # number requested; 0 lets the evidence choose
+    item_features: tuple[NDArray[np.floating], ...] = ()  # blocks of features, for a prior of scores
+    covariates: Design | None = None  # of votes; workers may have coefficients for them
     boards: Callable[[], ItemPrior] | None = None  # makes the prior of items on boards
-    families: tuple[WorkerTypes, ...] = (RELIABILITY_ONLY,)  # later ones need more evidence
-    levels: Vector = field(default_factory=lambda: np.zeros(0))  # of reliability, to begin with
+    # simplest first; a later family needs clearly more evidence
+    families: tuple[WorkerTypes, ...] = (RELIABILITY_ONLY,)
+    levels: Vector = field(default_factory=lambda: np.zeros(0))  # initial levels of reliability
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Hold the end of an earlier run: scores, variances, the crowd, and sites if they were kept."""
+    """The end of an earlier run: scores, variances, the population of workers, and sites if they were kept."""
 
     means: Vector
     variances: Vector
@@ -80,11 +82,11 @@ class WarmStart:
     side: SidePrior
     pair_effect: float = 0.0
     sites: SavedSites | None = None
-    unfinished: bool = False  # cut short, before contexts and effects of pairs were tried
+    unfinished: bool = False  # interrupted before contexts and pair effects were tried
 
 
 class SavedSites(NamedTuple):
-    """Hold the sites of votes in any order, the worker of each, and adaptive grids by worker."""
+    """Sites of votes in any order, with the worker of each, and adaptive grids by worker."""
 
     worker: NDArray[np.uint32]
     winner: NDArray[np.uint32]
@@ -112,7 +114,7 @@ class SavedSites(NamedTuple):
 
 
 class KeptCovariates(NamedTuple):
-    """The covariates that a run has, if any, and the evidence of each, dropped ones included."""
+    """The covariates that a run keeps, and the evidence of each, rejected ones included."""
 
     design: Design | None
     gains: dict[str, float]
@@ -123,7 +125,7 @@ class KeptCovariates(NamedTuple):
 class Propagation:
     """One run from one start: the iterate and its history.
 
-    `system` is what items receive from the sites as they stand, `means` solves (L + I) m = rhs of it, and `variances`
+    `system` is the system of items for the present sites, `means` solves (L + I) m = rhs of it, and `variances`
     is the diagonal of (L + I)⁻¹; `evidence` has one entry for every state that was passed over.
     """
 
@@ -140,32 +142,32 @@ class Propagation:
     log_determinant: float = 0.0
     damping: float = 1.0
     clip: bool = True
-    exact: bool = False  # a large factorisation is asked for
+    exact: bool = False  # a large factorisation is requested
     factorised: bool = False  # the last variances are exact
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
-    flipped_at: int = 0  # iterations before the sign was turned
-    held_scale: float = 1.0  # what the last pass took back
-    swings: int = 0  # steps in a row that took back the one before
+    flipped_at: int = 0  # iterations before the sign was reversed
+    held_scale: float = 1.0  # scale removed in the last pass
+    swings: int = 0  # consecutive steps that reversed the one before
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
     warm: bool = False  # near its end from the start
-    moved_grids: float = 0  # workers whose adaptive grids are not those of the last pass
+    moved_grids: float = 0  # workers whose adaptive grids changed in the last pass
     pair_effect: float = 0.0  # its variance
     sides: PopulationSide = field(default_factory=PopulationSide)
     side_sums: tuple[Vector, Vector] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)))
     gold_margin: float = 0.0
-    messages: Vector | None = None  # of belief propagation, added up per item
+    messages: Vector | None = None  # of belief propagation, summed per item
     suspended: bool = False
-    broken: bool = False  # sites that are no numbers, or give items no variances
-    item_prior: ItemPrior | None = None  # of scores; N(0, I) without
-    feature_gain: float = 0.0  # nats over the same without features
+    broken: bool = False  # sites are not finite, or give items no variances
+    item_prior: ItemPrior | None = None  # of scores; None is N(0, I)
+    feature_gain: float = 0.0  # nats above the run without features
     covariates: KeptCovariates | None = None  # None if there were none to try
 
     def __post_init__(self) -> None:
-        # Asked once: `isinstance` of a protocol costs as much as a pass over few votes.
+        # Cached: `isinstance` of a protocol costs as much as a pass over few votes.
         self._grid_sites = self.sites if isinstance(self.sites, GridSites) else None
 
     @staticmethod
@@ -178,7 +180,7 @@ class Propagation:
         progress: Progress | None,
         factorisation: VarianceMethod,
     ) -> Propagation | None:
-        """Return the run from the start of that name; None if the votes do not allow it."""
+        """Return a run from the start of that name; None if the votes do not allow this start."""
         grid, k = required(engine.grid), engine.facts.n_items
         if name == "flat":
             means, prior, variance = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5, types), 2.0
@@ -232,7 +234,7 @@ class Propagation:
         """Release what can be computed again."""
         self.sites.suspend()
         self.messages, self.suspended = None, True
-        vars(self).pop("system", None)  # a weight a pair
+        vars(self).pop("system", None)  # holds one weight per pair
 
     def resume(self) -> None:
         """Compute again what `suspend` released."""
@@ -244,27 +246,27 @@ class Propagation:
 
     def receive(self) -> None:
         """Collect what items receive from the current sites."""
-        vars(self).pop("system", None)  # its weights can then be used again
+        vars(self).pop("system", None)  # releases its weights for reuse
         self.system = self.sites.system(self.sites.pair_sums(), self.pair_effect)
 
     def restart(self) -> None:
-        """Find the items for the current sites, and forget what was known of convergence."""
+        """Compute the items for the current sites, and reset the convergence history."""
         self.receive()
         self.find_items()
         self.done, self.rule.converged = False, False
         self.damping, self.last_step, self.swings, self.unclipped = 0.75, None, 0, 0
 
     def flip(self) -> None:
-        """Turn the sign of scores and reliabilities, and go on as a run that has just begun."""
-        # Where the scale drifts, the scale at rest depends on the damping: that of a long run is smaller, and a run
-        # that goes on from this one would come to rest elsewhere.
+        """Reverse the sign of scores and reliabilities, and continue as a run that has just begun."""
+        # Where the scale drifts, its limit depends on the damping. The limit of a long run is smaller, and a run that
+        # continued from this one would end elsewhere.
         self.flipped_at = len(self.rule.history)
         self.means, self.prior = -self.means, self.prior.flipped()
         self.sites.transform(flip=True)
         self.restart()
 
     def own_item_prior(self) -> ItemPrior | None:
-        """Return a copy of the prior of scores, for another run that learns it further."""
+        """Return a copy of the prior of scores, for another run to learn."""
         return None if self.item_prior is None else copy(self.item_prior)
 
     def simplified(self, types: WorkerTypes) -> Propagation:
@@ -290,7 +292,7 @@ class Propagation:
         return run
 
     def iterate(self) -> None:
-        """Move the sites, then the workers' prior, then the items, and see if that was the last."""
+        """Update the sites, then the workers' prior, then the items; return whether the run has ended."""
         before, effect = standardised(self.means), self.pair_effect
         hold = self.settings.refine and (self.rule.history or self.warm)
         self._pass_over(self.damping, self._drift() if hold else 1.0)
@@ -307,13 +309,13 @@ class Propagation:
             self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
         self.receive()
         self.find_items()
-        if self.broken:  # nothing that follows would mend it
+        if self.broken:  # later steps cannot repair it
             self.evidence[-1] = -np.inf
             self.rule.stop(np.inf)
             self.done = True
             return
         step = standardised(self.means) - before
-        residual = self._size(step) / self.damping  # what a full step would move
+        residual = self._size(step) / self.damping  # change of an undamped step
         if effect:
             self.pair_effect = learned_effect(self.pair_sites.pair_posteriors(self.means), self.pair_effect)
             moved = abs(float(np.log(self.pair_effect / effect)))
@@ -322,7 +324,7 @@ class Propagation:
         self._settle(residual)
 
     def complete(self) -> None:
-        """Iterate to the end; if gold is then reversed, go on with the other sign."""
+        """Iterate to the end; if gold is then reversed, continue with the other sign."""
         for _ in range(2):
             while not self.done:
                 self.iterate()
@@ -336,7 +338,7 @@ class Propagation:
         self.finish()
 
     def branch(self) -> Propagation:
-        """Return the same state with a copy of its sites and as many iterations left again."""
+        """Return the same state with a copy of its sites and a fresh budget of iterations."""
         rule = replace(
             self.rule, history=list(self.rule.history), converged=False, most=len(self.rule.history) + self.rule.most
         )
@@ -351,16 +353,16 @@ class Propagation:
 
     @property
     def pair_sites(self) -> GridSites:
-        """The sites, where they are those of an engine."""
+        """Return the sites; raise an error if they are not those of an engine."""
         if self._grid_sites is None:
             raise TypeError(f"{type(self.sites).__name__} has no posteriors of pairs")
         return self._grid_sites
 
     def finish(self) -> None:
         """Compute messages and evidence of the last state, its sites left as they are."""
-        # For a warm run those of the last pass will do: they are of the scores before its step, which was within the
-        # tolerance. Not so if adaptive grids have moved since, or if the pass was made at another scale: the
-        # reliabilities would be those of that scale.
+        # In a warm run the messages of the last pass suffice: they belong to the scores before its last step, which was
+        # within the tolerance. They do not if adaptive grids have changed since, or if the pass was made at another
+        # scale: the reliabilities would have that scale.
         rescaled = abs(self.held_scale - 1.0) > _SAME_SCALE
         if not self.warm or self.moved_grids or rescaled:
             self._pass_over(0.0)
@@ -369,12 +371,12 @@ class Propagation:
 
     @property
     def settled(self) -> bool:
-        """Return whether the scores have come to rest, if not to the tolerance."""
+        """Return whether the scores have stopped moving, even if not within the tolerance."""
         return bool(self.rule.history) and self.rule.history[-1] <= _SETTLED
 
     @property
     def faint(self) -> bool:
-        """Return whether the scores may be nothing."""
+        """Return whether the scores may be 0."""
         return faint(self.means)
 
     def scale(self) -> float:
@@ -386,11 +388,11 @@ class Propagation:
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
         """Move the sites; the evidence is that of the state before."""
-        # With a scale other than 1 what it has drifted is taken back first, on the grid as it stands. Votes depend on
-        # β·r only. Where a worker has far more votes than there are items, EP's scale of r creeps to 0 and that of β
-        # grows, the same probabilities, too slowly to ever settle. π is not rescaled: this pass learns it again, at the
-        # scale held. (Taken back after the pass, scale and π would each answer the other's last step and swing for
-        # long.)
+        # With a scale other than 1, the drift of the scale is removed first, on the present grid. Votes depend only on
+        # β·r. If a worker has far more votes than there are items, EP lets the scale of r creep to 0 while that of β
+        # grows, with the same probabilities, and never converges. π is not rescaled: this pass learns it again at the
+        # scale held. If the drift were removed after the pass, scale and π would each react to the other's last step
+        # and oscillate.
         items = self._items_evidence(scale)
         self.held_scale = scale
         if scale != 1.0:
@@ -415,10 +417,10 @@ class Propagation:
 
     def _items_evidence(self, scale: float) -> float:
         """Return ½bᵀm - ½log|L + I| of sites for scores divided by f, the scale."""
-        # They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
-        # fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is log|L + I| + K log f²
-        # + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1. With the prior covariance C
-        # instead of I, |m|² is mᵀC⁻¹m and the trace that of C⁻¹(L + C⁻¹)⁻¹.
+        # Scaled sites are f²L and fb. At m/f, which differs from their solution by the order of f - 1, fbᵀx - ½xᵀ(f²L +
+        # I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹. Both omit
+        # only terms of order (f - 1)². With the prior covariance C instead of I, |m|² is mᵀC⁻¹m and the trace is that
+        # of C⁻¹(L + C⁻¹)⁻¹.
         m, excess = self.means, 1.0 / scale**2 - 1.0
         inner, trace = float(m @ m), float(self.variances.sum())
         if self.item_prior is not None:
@@ -428,20 +430,20 @@ class Propagation:
         return 0.5 * (linear - self.log_determinant - wider)
 
     def _last_change(self) -> float:
-        """Return the size of the last step; a warm run is taken to have begun with a small one."""
+        """Return the size of the last step; for a warm run a small one before the first step."""
         if self.warm:
             return min([_WARM_CHANGE, *self.rule.history])
         return self.rule.history[-1] if self.rule.history else 1.0
 
     def _size(self, step: Vector) -> float:
-        """Return the root mean square; warm also the largest, as few new votes move few items."""
+        """Return the root mean square; a warm run regards the largest change, too."""
         usual = float(np.sqrt(np.mean(step**2)))
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 
     def find_items(self) -> None:
-        """Find means and variances; should there be none, without negative precisions of sites."""
-        # Where even these have none, as where sums of votes exceed the precision of numbers, the run is broken: it
-        # keeps its means, and the variances of the prior for all pairs.
+        """Compute means and variances; if impossible, do so without negative precisions of sites."""
+        # If even these have none, for instance because sums of votes exceed the floating-point range, the run is
+        # broken: it keeps its means, and all pairs get the prior's variances.
         before = self.means
         self._solve()
         if not self._variances():
@@ -488,17 +490,17 @@ class Propagation:
         return found
 
     def _may_be_exact(self) -> bool:
-        """Return whether to ask for a large factorisation, which only the last iterations do."""
+        """Return whether to ask for a large factorisation, which only the last iterations need."""
         return self.settings.exact and not self.exact and not self.factorised
 
     def _adapt(self, step: Vector) -> None:
-        """Set the damping: ½ after the first step, less if steps turn back, more if they go on."""
+        """Set the damping: ½ after the first step, less if steps reverse, else more."""
         if not (self.rule.history or self.warm) or not self.settings.adaptive:
             self.damping = 0.5
         elif self.last_step is not None:
             now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
             turn = float(step @ self.last_step) / max(now * before, 1e-300)
-            # Small steps may turn at random: there only growth or repetition counts.
+            # Small steps may reverse at random: then only growth or repetition counts.
             swings = turn < -0.2 and now > 0.8 * before
             self.swings = self.swings + 1 if swings else 0
             small = now < _NOISE * np.sqrt(len(step))
@@ -506,7 +508,7 @@ class Propagation:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
-            # What takes long goes in circles: the longer, the smaller its steps, if shares rest.
+            # A run that takes long moves in circles: its steps shrink with time once the shares have converged.
             passes = max(len(self.rule.history) - self.flipped_at, 1)
             most = min(_MOST_DAMPING, max(_PATIENCE / passes, _CALM_DAMPING))
             creeps = turn > 0.5 and self.item_prior is not None and not self.item_prior.at_rest
@@ -514,7 +516,7 @@ class Propagation:
         self.last_step = step
 
     def _settle(self, change: float) -> None:
-        """End stage 1 when scores settle, and stage 2 when they converged at unit scale."""
+        """End stage 1 when scores settle, and stage 2 when they have converged at unit scale."""
         staged = self.clip and not self.indefinite and not self.settings.clip
         if staged and change <= max(_STAGE_ONE, self.rule.tolerance):
             self.clip = False
@@ -528,11 +530,11 @@ class Propagation:
                 self.scale_steps += 1
                 self._rescale(factor)
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
-        near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
+        near = _NEARLY if self.warm else 1.0  # a warm run is a few passes from its end
         if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
             if self.factorisation.possible(self._grid_sites, self.system.laplacian):
-                self._variances()  # the next pass must start from them, else it would move nothing
+                self._variances()  # the next pass must start from them, or it would change nothing
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 
@@ -547,10 +549,10 @@ class Propagation:
 
 
 def faint(scores: Vector) -> bool:
-    """Return whether scores are so small that nothing learned may be the better answer."""
+    """Return whether scores are so small that zero scores may be the better answer."""
     return float(np.mean(scores**2)) < _FAINT
 
 
 def standardised(means: Vector) -> Vector:
-    """Scale means to root mean square 1, unless they are tiny beside their prior sd of 1."""
+    """Return means scaled to root mean square 1, unless they are tiny beside their prior sd of 1."""
     return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)

@@ -1,7 +1,7 @@
 """Summaries of the posterior over types: reliability, tie width, side bias, points, classes.
 
 With b the typical reliability, the median of the positive part of the learned distribution, a type is adversarial for β
-< -b/4, random for |β| ≤ b/4 and informative for β > b/4; a type that sees nothing but sides is one-sided. The
+< -b/4, random for |β| ≤ b/4 and informative for β > b/4; a type whose votes depend on the side alone is one-sided. The
 likelihood of a worker's votes, scores from the votes of others, is averaged over the types of a class as the learned
 distribution has them within it. How common a class is among workers does not enter: a verdict is about a worker's own
 votes.
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.workers import WorkerPrior
 
-_NUMBERS = 4_000_000  # of an array over workers and types at a time
-_BLOCK = 200_000  # ... of those that are summarised at a time
-_WORKERS = 20_000  # whose marginals are taken at a time
-_POINTS = 64  # types that stand for a worker's posterior
-_MANY = 2_000  # workers whose quantiles are worth a way to the device
-# The 90 % interval, then what stands for the posterior.
+_NUMBERS = 4_000_000  # numbers in an array over workers and types at a time
+_BLOCK = 200_000  # numbers summarised at a time
+_WORKERS = 20_000  # workers whose marginals are computed at a time
+_POINTS = 64  # points that represent a worker's posterior
+_MANY = 2_000  # workers from which on quantiles are computed on the device
+# Quantiles: the 90 % interval, then the points that represent the posterior.
 _QUANTILES = np.array([0.05, 0.95, *((np.arange(16) + 0.5) / 16)])
-_SIDE_ONLY_SPREAD = 1.0 / 3.0  # relative spread of the sides that a side-only type stands for
-SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
+_SIDE_ONLY_SPREAD = 1.0 / 3.0  # relative spread of the sides that one side-only type represents
+SMALLEST = 1e-300  # smallest posterior mass whose logarithm is taken
 
 
 class TypeSummary(NamedTuple):
-    """Per worker: mean, sd, limits of the 90 % interval, and more.
+    """Mean, sd, limits of the 90 % interval and more of every worker.
 
     `spread` has one row a worker: quantiles of equal probability that stand for the posterior of β. `p_side_only` is
     the probability of a side-only type, `width` the mean tie width, `side` and `side_sd` mean and sd of the side bias;
@@ -85,7 +85,7 @@ def summarise(
 
 
 def _ranges(sites: TypeSites, prior: WorkerPrior, n_workers: int) -> list[slice]:
-    """Return ranges of workers whose posteriors are in memory at once."""
+    """Return ranges of workers whose posteriors fit into memory at once."""
     size = _WORKERS if isinstance(sites, SummedSites) else max(_NUMBERS // len(prior.masses), 1)
     return [slice(begin, min(begin + size, n_workers)) for begin in range(0, n_workers, size)]
 
@@ -93,7 +93,7 @@ def _ranges(sites: TypeSites, prior: WorkerPrior, n_workers: int) -> list[slice]
 def _marginals(
     sites: TypeSites, masses: Vector, types: WorkerTypes, rows: slice, chosen: int, own: WorkerPriors | None = None
 ) -> TypeMarginals:
-    """Return marginals of the posteriors of some workers, by the engine where it offers them."""
+    """Return marginals of the posteriors of some workers, from the engine if it offers them."""
     if isinstance(sites, SummedSites):
         return sites.marginals(masses, rows, chosen, own)
     posteriors = sites.posteriors(masses, rows, own)
@@ -108,7 +108,7 @@ def _of_types(widths: int, count: int, points: Vector, masses: Vector) -> TypeMa
 
 
 def _limits(sites: TypeSites, found: TypeMarginals) -> Vector:
-    """Return the quantiles of reliabilities, by the engine where it is faster."""
+    """Return the quantiles of reliabilities, from the engine if it is faster."""
     at = found.points, found.reliability, found.side_only.sum(axis=1)
     limits = None
     if isinstance(sites, SummedSites) or (isinstance(sites, FusedSites) and len(at[0]) >= _MANY):
@@ -121,7 +121,7 @@ def _limits(sites: TypeSites, found: TypeMarginals) -> Vector:
 
 
 def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
-    """Return the summary of workers whose type is a reliability alone."""
+    """Return the summary of workers whose types have only a reliability."""
     spread, none = np.ascontiguousarray(found.quantiles[:, 2:]), np.zeros(len(found.mean))
     nothing = np.zeros_like(spread)
     return TypeSummary(
@@ -140,7 +140,7 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
 
 def _by_blocks(sites: TypeSites, columns: Sequence[Vector], work: Callable[..., Any]) -> list[Any]:
     """Apply `work` to blocks of rows that are small enough to stay in a cache."""
-    # By several threads where the engine leaves the host's cores idle.
+    # Use several threads if the engine leaves the host's cores idle.
     rows = max(_BLOCK // columns[0].shape[1], 1)
     blocks = [[column[begin : begin + rows] for column in columns] for begin in range(0, len(columns[0]), rows)]
     threads = min(sites.idle_threads() if isinstance(sites, FusedSites) else 1, len(blocks))
@@ -230,7 +230,7 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
     rows, zero = np.arange(len(points)), points.shape[1] // 2
     held = np.zeros(len(points)) if atom is None else atom
     whole = np.maximum(total + held, 1e-300)
-    below = reached[:, zero] - 0.5 * masses[:, zero]  # of the masses, under 0
+    below = reached[:, zero] - 0.5 * masses[:, zero]  # of the masses below 0
     result = np.empty((len(points), len(levels)))
     for column, level in enumerate(levels):
         target = level * whole
@@ -256,8 +256,8 @@ def typical_reliability(prior: WorkerPrior) -> float:
 
 def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_workers: int) -> Vector:
     """Return log averaged likelihoods, up to a constant per worker, with a column per class."""
-    # Columns are adversarial, random, informative and, where the prior has types that see nothing but sides, one-sided.
-    # They are posteriors under a prior that gives all classes the same mass.
+    # Columns are adversarial, random, informative and, where the prior has side-only types, one-sided. They are
+    # posteriors under a prior that gives all classes the same mass.
     beta = np.tile(mirrored(prior.levels), len(prior.types.widths))
     classes = np.full(len(prior.masses), 3)
     classes[: len(beta)] = _class_of(beta, typical)

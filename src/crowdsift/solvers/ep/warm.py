@@ -1,4 +1,8 @@
-"""Start from where an earlier run ended, with new votes, and keep sites for a later run.
+"""Continue an earlier run with more votes, and keep sites for a later run.
+
+¶ Whether workers have side biases, and pairs an effect, was decided for the earlier votes. Near the threshold new votes
+may change the decision, and the result must equal that of a run from the beginning. So decisions by evidence are made
+again.
 
 Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit new votes may decide
 otherwise, and the answer must be that of a run from nothing. So decisions by evidence are made again.
@@ -28,23 +32,23 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart
 
-# A tolerance is a root mean square, and what is left to go is less than the last step: the largest change of a score is
-# at most this many tolerances.
+# A tolerance is a root mean square, and the remaining distance is less than the last step: the largest change of a
+# score is at most this many tolerances.
 _LARGEST = 100.0
-# Passes over the workers that have moved most are of this share of the votes; how many come before the first whole pass
-# and between the whole ones, and after how many of those no more.
+# Share of votes in a pass over the workers that have moved most; number of such passes before the first whole pass and
+# between whole passes; number of whole passes after which there are none.
 _SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
-_FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
-# A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
-KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `SavedSites.recoded` can tell apart
+_FEW = 0.5  # above this share of votes by workers with new votes, whole passes are faster
+# Most votes of a fit that keeps its sites: with more, a later run starts from the scores alone.
+KEPT_SITES = 2_000_000  # far below the limit of `SavedSites.recoded`, 2³¹ codes
 
 
 def resume(start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None) -> Propagation:
     """Continue an earlier run to its end."""
-    # With the sites of earlier votes the cavities of all votes are right at once. Changes spread from the workers who
-    # gave new votes: the first passes take these, the next ones the workers whose differences moved most, the last ones
-    # all workers, undamped. It stops where the largest change of a standardised score is at most 100 tolerances and the
-    # root mean square at most 10. Without those sites the first pass makes them from the scores, as in stage 1.
+    # With the sites of earlier votes the cavities of all votes are right at once. Changes spread from the workers with
+    # new votes: the first passes take these, the next ones the workers whose differences moved most, the last ones all
+    # workers, undamped. The run stops when the largest change of a standardised score is at most 100 tolerances and the
+    # root mean square at most 10. Without those sites the first pass computes them from the scores, as in stage 1.
     sites = required(engine.grid).sites(start.prior.types, 2.0)
     run = Propagation.of(
         "warm",
@@ -63,7 +67,7 @@ def resume(start: WarmStart, engine: Engine, settings: Settings, progress: Progr
         first, second = sites.pair_posteriors(start.means)[:2]
         sites.set_pair_variances(start.variances[first] + start.variances[second])
         run.iterate()
-        run.clip = settings.clip  # near its end a run may be in stage 2 at once
+        run.clip = settings.clip  # a run near its end may begin in stage 2
     else:
         rule = run.rule
         rule.measure = "largest change of a standardised score, or 10 times its root mean square"
@@ -84,7 +88,7 @@ def resume(start: WarmStart, engine: Engine, settings: Settings, progress: Progr
 
 
 class _Spread:
-    """Passes over those workers alone whose differences have moved most since they were seen."""
+    """Passes over only those workers whose differences have moved most since their last pass."""
 
     def __init__(self, run: Propagation, sites: GridSites, votes: VoteSites) -> None:
         self._run, self._sites, self._votes = run, sites, votes
@@ -92,7 +96,7 @@ class _Spread:
         self._seen = self._now()
 
     def from_new(self) -> None:
-        """Pass over the workers with new votes first, which have no sites yet."""
+        """Pass over the workers with new votes, which have no sites yet."""
         new = (self._votes.tau == 0.0) & (self._votes.nu == 0.0)
         moving = np.bincount(self._worker, new, len(self._counts)) > 0
         if 0 < self._counts[moving].sum() <= _FEW * len(new):
@@ -133,8 +137,8 @@ def _most_moved(moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.in
 
 
 def resumed(start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None) -> Propagation:
-    """Continue an earlier run, with the worker types and the pair effect that the votes show."""
-    # What clearly has the evidence for it is found to have it within a pass or two.
+    """Continue an earlier run, with the worker types and the pair effect that the evidence supports."""
+    # A term with clear evidence is found to have it within a pass or two.
     run = resume(start, engine, settings, progress)
     if run.prior.types.sides:
         run = _unless_simpler(run, settings)
@@ -148,7 +152,7 @@ def resumed(start: WarmStart, engine: Engine, settings: Settings, progress: Prog
 
 
 def _unless_simpler(run: Propagation, settings: Settings) -> Propagation:
-    """Return a run without sides if it has hardly less evidence or nothing hints at sides."""
+    """Return a run without side biases if it has hardly less evidence or nothing suggests biases."""
     types = settings.families[0]
     if not settings.families[-1].sides:
         simpler = run.simplified(types)
@@ -158,7 +162,7 @@ def _unless_simpler(run: Propagation, settings: Settings) -> Propagation:
 
 
 def _unless_richer(run: Propagation, settings: Settings, progress: Progress | None) -> Propagation:
-    """Return a run with sides if it has clearly more evidence, otherwise this run."""
+    """Return a run with side biases if it has clearly more evidence, otherwise this run."""
     prior = run.prior
     centre = 1.0 if prior.centre is None else prior.centre
     spread = 0.5 if prior.spread is None else prior.spread
@@ -192,9 +196,9 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
 
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
-    """Return the sites of equal earlier votes for these votes, 0 if there was none."""
-    # Votes are equal where worker, winner, loser and a tie are the same; on which side the winner stood matters where
-    # sides do. Equal votes have equal sites, so any of them will do.
+    """Return the sites of these votes: those of equal earlier votes, and 0 for new ones."""
+    # Votes are equal if worker, winner, loser and tie are the same, and the side of the winner if side biases are
+    # fitted. Equal votes have equal sites, so any of them will do.
     n = len(earlier.worker)
     kind = np.concatenate([earlier.kind, votes.kind])
     if not types.sides:
@@ -216,5 +220,5 @@ def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> V
         np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
         for old, new in zip(earlier[4:8], votes[4:8], strict=True)
     ]
-    here = len(votes.held)  # without gold, which earlier codes have room for
+    here = len(votes.held)  # the earlier arrays have extra rows for gold
     return VoteSites._make([*votes[:4], *values, earlier.low[:here], earlier.high[:here]])

@@ -1,4 +1,4 @@
-"""Workers: the distribution of their types and side biases, learned from the crowd.
+"""Workers: the distribution of their types and side biases, learned from all workers.
 
 π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture over reliabilities
 (`TypeMixture`) times a distribution of tie widths. Side-only types share the rest. All of p0 is fitted to the counts.
@@ -35,7 +35,7 @@ class Anderson:
 
     With residuals f = G(x) - x the step is that combination of the last images whose residual is smallest if G is
     linear (Anderson 1965). Fixed points are those of G, since the step is G(x) where the residual is 0. Where the
-    residual did not fall, the history is forgotten and the plain step G(x) is taken: near a saddle, or far from the
+    residual did not fall, the history is cleared and the plain step G(x) is taken: near a saddle, or far from the
     end, G is not linear.
 
     `depth`: how many differences are remembered; 0 takes plain steps only; `most`: how far it may go beyond the plain
@@ -45,7 +45,7 @@ class Anderson:
     def __init__(self, depth: int = 5, wait: int = 3, most: float = np.inf) -> None:
         self._depth, self._wait, self._most = depth, wait, most
         self._images: list[Vector] = []  # differences of successive images
-        self._residuals: list[Vector] = []  # and of their residuals
+        self._residuals: list[Vector] = []  # differences of their residuals
         self._last: tuple[Vector, Vector] | None = None
         self._size = np.inf
 
@@ -70,23 +70,23 @@ class Anderson:
         return np.asarray(image - (ahead * (longest / length) if length > longest else ahead))
 
 
-SHARES = (0.7, 0.1, 0.2)  # ρ₊, ρ₋ and ρ₀ before any vote
-MIN_SPREAD = 0.05  # of ζ, the spread of reliabilities
-_PRIOR_WORKERS = 50.0  # how many workers p0 counts for in π
-_SHARE_WORKERS = 5.0  # ... the prior of ρ, and a uniform distribution of tie widths
-_SPREAD_WORKERS = 20.0  # ... a spread of μ/2
+SHARES = (0.7, 0.1, 0.2)  # prior shares ρ₊, ρ₋ and ρ₀
+MIN_SPREAD = 0.05  # smallest ζ, the spread of reliabilities
+_PRIOR_WORKERS = 50.0  # number of workers that p0 counts as in π
+_SHARE_WORKERS = 5.0  # the same for the prior of ρ, and for a uniform distribution of tie widths
+_SPREAD_WORKERS = 20.0  # the same for a spread of μ/2
 _TINY = 1e-300
-_NEGLIGIBLE = 1e-6  # of a worker: a type with a smaller count has died out
-# Tie widths from almost none to where nearly every vote is a tie.
+_NEGLIGIBLE = 1e-6  # in workers: a type with a smaller count is treated as extinct
+# Tie widths from almost no ties to almost only ties.
 TIE_WIDTHS = (0.02, 0.06, 0.12, 0.2, 0.3, 0.42, 0.56, 0.75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)
-_SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
+_SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds with which side-only types answer "first"
 _FAR = 6.0
-# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes. Fewer workers than
-# p0 counts for hardly bind π: there plain steps keep it near where it began.
+# Differences that the extrapolation of π keeps, and its longest step in multiples of a plain step. If there are fewer
+# workers than p0 counts as, they hardly determine π: then plain steps keep it near its start.
 _DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
-_PI = 5  # where π begins in the vector of (μ, log ζ, ρ, π)
+_PI = 5  # index of π in the vector of (μ, log ζ, ρ, π)
 _START = SidePrior()
-# Standard deviations, far below those at which the evidence of a bias passes 3 nats.
+# Standard deviations of chance, far below those at which the evidence of a bias exceeds 3 nats.
 _CROWD, _DISPERSION = 2.0, 1.5
 
 
@@ -100,7 +100,7 @@ class TypeMixture:
     def __init__(self, points: Vector, n_widths: int) -> None:
         self._points, self._n_widths, self._zero = points, n_widths, len(points) // 2
         self._log_widths = np.log(np.gradient(points))
-        # 1, β, β² in columns, for sums and moments; log widths, β, β² in rows, for exponents
+        # columns 1, β, β² for sums and moments; rows log width, β, β² for exponents
         self._powers = np.stack([np.ones(len(points)), points, points**2], axis=1)
         self._terms = np.stack([self._log_widths, points, points**2])
         self._held = np.empty((2, len(points)))
@@ -113,9 +113,9 @@ class TypeMixture:
         return mean, max((float((self._points - mean) ** 2 @ by_level) / total) ** 0.5, MIN_SPREAD)
 
     def update(self, state: Vector, counts: Vector) -> Vector:
-        """Take a step of EM for p0, then for π."""
-        # With a the Gaussian of the majority, adversaries with their sign turned are counted with it: n'(β) = a(β)[ρ₊
-        # n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
+        """Return the state after a step of EM for p0, then for π."""
+        # Let a be the Gaussian of the majority. Adversaries are counted with it, with their sign reversed: n'(β) =
+        # a(β)[ρ₊ n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
         counts = _without_negligible(counts)
         by_level = self._by_level(counts)
         centre, log_spread, plus, minus, none = state[:5].tolist()
@@ -124,12 +124,12 @@ class TypeMixture:
         ratio = np.divide(by_level, total, out=total)
         np.multiply(able, ratio, out=self._held[0])
         np.multiply(able, ratio[::-1], out=self._held[1])
-        moments = (self._held @ self._powers).tolist()  # sum, mean and square times it, of each
+        moments = (self._held @ self._powers).tolist()  # sum, first and second moment of each
         reliable, adversarial = plus * moments[0][0], minus * moments[1][0]
         both = max(reliable + adversarial, 1e-12)
         centre = (plus * moments[0][1] + minus * moments[1][1]) / both
         square = (plus * moments[0][2] + minus * moments[1][2]) / both
-        if adversarial > reliable:  # + is the majority's side
+        if adversarial > reliable:  # + is the sign of the majority
             reliable, adversarial, centre = adversarial, reliable, -centre
         regular = max(float(by_level.sum()), 1e-12)
         held = (reliable, adversarial, regular - reliable - adversarial)
@@ -146,7 +146,7 @@ class TypeMixture:
         return new
 
     def _smooth(self, counts: Vector, regular: float, p0: Vector, out: Vector) -> None:
-        """π = (n + 50 p0)/(M + 50)."""
+        """Return π = (n + 50 p0)/(M + 50)."""
         n_regular = self._n_widths * len(self._points)
         n_sides = len(counts) - n_regular
         sides = float(counts[n_regular:].sum()) if n_sides else 0.0
@@ -189,13 +189,13 @@ def _without_negligible(counts: Vector) -> Vector:
 
 
 def power_grid(points: int) -> Vector:
-    """Return the positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points."""
+    """Return the positive levels of the symmetric grid 6(k/h)^1.5, with h of them for 2h + 1 points."""
     half = (points - 1) // 2
     return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
 
 
 def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
-    """Return the types beside reliabilities: tie widths, side-only types at every second width."""
+    """Return the worker types with tie widths, or with side-only types at every second width, or both."""
     if not ties and not sides:
         return RELIABILITY_ONLY
     widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
@@ -215,7 +215,7 @@ def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
 class WorkerPrior:
     """The grid of types, their distribution π, and the mixture p0 behind it.
 
-    `centre` and `spread` are μ and ζ, None before the first counts; `shares` are ρ₊, ρ₋ and ρ₀.
+    `centre` and `spread` are μ and ζ, or None before the first counts; `shares` are ρ₊, ρ₋ and ρ₀.
     """
 
     levels: Vector
@@ -238,10 +238,10 @@ class WorkerPrior:
     def learned(
         self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, extrapolate: bool
     ) -> WorkerPrior:
-        """Return π at rest under counting types and learning from the counts, as near as `steps` bring."""
-        # It is at rest where a step moves no more than `tolerance` of its mass and of p0. Plain steps creep along
-        # directions of which the votes imply little, and EP would creep with them: with `extrapolate` they are
-        # extrapolated, in the square roots of all masses.
+        """Return π after repeated steps of learning from the counts, until it converges or `steps` are made."""
+        # It has converged if a step moves at most `tolerance` of its mass and of p0. Plain steps move slowly in
+        # directions about which the votes contain little information, and EP would move as slowly: with `extrapolate`,
+        # steps are extrapolated in the square roots of all masses.
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         found = counts(self.masses)
         depth = _DEPTH if extrapolate and found.sum() >= _FEW else 0
@@ -250,19 +250,19 @@ class WorkerPrior:
             image = mixture.update(x, counts(x[_PI:]) if step else found)
             if float(np.abs(image - x).sum()) <= tolerance or step == steps - 1:
                 return self._with(image)
-            if x[0] * image[0] < 0.0:  # the majority changed sides
+            if x[0] * image[0] < 0.0:  # the majority changed its sign
                 x, method = image, Anderson(depth, 2, _AHEAD)
             else:
                 x = _proper(method.propose(_roots(x), _roots(image)), image)
         return self._with(x)
 
     def updated(self, counts: Vector) -> WorkerPrior:
-        """π from the counts, with a step of EM for p0."""
+        """Return π after learning from the counts, with one step of EM for p0."""
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         return self._with(mixture.update(self._vector(mixture, counts), counts))
 
     def _vector(self, mixture: TypeMixture, counts: Vector) -> Vector:
-        """Return (μ, log ζ, ρ, π); μ and ζ are those of the counts where there are none yet."""
+        """Return (μ, log ζ, ρ, π); μ and ζ come from the counts if they have no values yet."""
         known = self.centre is not None
         centre, spread = (self.centre, self.spread) if known else mixture.start(counts)
         return np.concatenate([[centre or 0.0, np.log(spread)], self.shares, self.masses])
@@ -278,7 +278,7 @@ class WorkerPrior:
         return masses[: len(self.types.widths) * points].reshape(-1, points)
 
     def without_sides(self, types: WorkerTypes) -> WorkerPrior:
-        """Return the distribution of regular workers over types that are all regular."""
+        """Return the distribution of regular workers over types without side biases."""
         regular = self.by_width(self.masses).ravel()
         return replace(self, masses=regular / regular.sum(), types=types)
 
@@ -300,7 +300,7 @@ def _roots(state: Vector) -> Vector:
 
 
 def _proper(roots: Vector, near: Vector) -> Vector:
-    """Return the state of these roots, with distributions of the same support as `near`."""
+    """Return the state with these square roots, with distributions that have the same support as `near`."""
     x = np.concatenate([roots[:2], np.maximum(roots[2:], 0.0) ** 2])
     x[1] = min(max(x[1], np.log(MIN_SPREAD)), 3.0)
     np.maximum(x[2:], 0.1 * near[2:], out=x[2:])
@@ -311,9 +311,10 @@ def _proper(roots: Vector, near: Vector) -> Vector:
 
 def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
     """Return mean and variance of the side bias of regular workers, by maximum evidence."""
-    # The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in one pass. If t² fell
-    # to 0 at once, a biased but good worker would be taken for a side-only type before the scores show that it is good.
-    if not (regular @ tau) > 0.0:  # nothing known yet
+    # The maximum is the one uphill from the previous values, and t² changes by at most a factor of 4 in one pass. If t²
+    # fell to 0 at once, a biased but good worker would be taken for a side-only type before the scores show that it is
+    # good.
+    if not (regular @ tau) > 0.0:  # no information yet
         return PopulationSide(prior)
     found = RandomEffects.of_messages(nu, tau, regular, prior.variance)
     variance = within_reach(found.variance, prior.variance)
@@ -323,19 +324,19 @@ def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> P
 
 @dataclass(frozen=True)
 class PopulationSide:
-    """g0 and t², and the variance of what is known of g0."""
+    """g0 and t² of the population, and the posterior variance of g0."""
 
     prior: SidePrior = _START
     mean_variance: float = 1.0
 
     def learned(self, update: SiteUpdate) -> PopulationSide:
-        """Return what is known after a pass."""
+        """Return the values learned from a pass."""
         return learn_sides(update.side_nu, update.side_tau, update.regular, self.prior)
 
     def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
         """Return mean and variance of γ of every worker."""
-        # With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is itself uncertain.
-        # Where t² is 0 the side bias of all is g0, and so is what is known of it.
+        # With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is itself uncertain. If
+        # t² is 0, the side bias of every worker is g0, with the same uncertainty.
         mean, variance = self.prior
         D = 1.0 + variance * tau
         return (mean + variance * nu) / D, variance / D + self.mean_variance / D**2
@@ -345,8 +346,8 @@ def population_to(
     prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float, by_context: bool = False
 ) -> dict[str, Any]:
     """Return types, side biases and the variance of a pair effect as JSON can hold them."""
-    # All as the run had them, in units in which the scores are `scale` times those of the fit: a run that goes on must
-    # find the grid as it was. `by_context` says that workers differed by context, from which no run can go on.
+    # All values are in the run's units, in which the scores are `scale` times those of the fit: a run that continues
+    # must find the same grid. `by_context` says that workers differed between contexts; no run can continue from that.
     return {
         "levels": prior.levels.tolist(),
         "masses": prior.masses.tolist(),
@@ -364,7 +365,7 @@ def population_to(
 
 
 def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
-    """Return what `population_to` was given."""
+    """Return the objects from which `population_to` made this."""
     try:
         types = worker_types(ties=bool(population["ties"]), sides=bool(population["sides"]))
         levels, masses = (np.array(population[name], np.float64) for name in ("levels", "masses"))
@@ -387,10 +388,10 @@ def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
 
 
 def hints_at_sides(engine: Engine) -> bool:
-    """Return whether to fit side biases: workers lean to one side together, or some to either."""
-    # Without biases and with sides drawn at random, the answers for the first item less those for the second, S of n
-    # decided votes of a worker, have mean 0 and variance n. Where sides were not drawn at random, S spreads more, and
-    # the fit decides.
+    """Return whether to fit side biases: all workers lean to one side, or some lean to either."""
+    # Let S be the answers for the first item less those for the second, among n decided votes of a worker. Without
+    # biases and with random sides, S has mean 0 and variance n. If sides were not random, S varies more, and the fit
+    # decides.
     counted = engine.counts.tally(np.zeros(engine.facts.n_items))
     workers = slice(engine.facts.n_workers - engine.facts.n_gold)
     crowd, dispersion = side_scores(counted.decided[workers], counted.leaning[workers])

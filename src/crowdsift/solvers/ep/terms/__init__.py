@@ -46,7 +46,7 @@ def exclusion(one: str, other: str) -> Exclusion | None:
 
 
 def compatible(settings: Settings) -> Settings:
-    """Switch off the automatic terms that a term whose data were given excludes."""
+    """Return settings without the automatic terms that are excluded by a term whose data were given."""
     for given in TERMS:
         for other in TERMS:
             if given.given(settings) and exclusion(given.name, other.name) is not None:
@@ -55,7 +55,7 @@ def compatible(settings: Settings) -> Settings:
 
 
 def refuse_combinations(requested: Iterable[str]) -> None:
-    """Refuse terms that were asked for together and cannot be combined."""
+    """Raise an error if terms were requested that cannot be combined."""
     names = set(requested)
     terms = [term for term in TERMS if term.name in names]
     for place, other in enumerate(terms):

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
     from crowdsift.solvers.ep.state import Propagation, Settings
 
-# A trial is given up if this many times its last rise would not lift it to the evidence wanted.
+# A trial is stopped if repeating its last rise this many times would not reach the evidence required.
 _LOOK_AHEAD = 10.0
-# Nats below the other run from which on a simpler run is given up.
+# Nats below the other run at which a simpler run is stopped.
 _FAR_BEHIND = 5.0
-_SAME = 0.995  # correlation of scores that makes two runs one
+_SAME = 0.995  # correlation of scores above which two runs count as one
 
 
 class Exclusion(NamedTuple):
     """A term that cannot be combined with this one, and the reason in one sentence.
 
-    If both are asked for, `refused` says whether that is an error. Otherwise the term that comes later in the list is
-    not tried.
+    If both are requested, `refused` says whether that is an error. Otherwise the term later in the list is not tried.
     """
 
     term: str
@@ -49,7 +48,7 @@ class Term:
     name: ClassVar[str]
     subject: ClassVar[str]
     option: ClassVar[str] = ""
-    way_out: ClassVar[str] = ""  # what a message may offer beside leaving the option away
+    way_out: ClassVar[str] = ""  # alternative that a message may offer besides omitting the option
     adds: ClassVar[str]
     variance: ClassVar[str]
     excludes: ClassVar[tuple[Exclusion, ...]] = ()
@@ -64,7 +63,7 @@ class Term:
         return settings
 
     def applies(self, run: Propagation) -> bool:
-        """Return whether the votes of a run can say something about the term."""
+        """Return whether the votes of a run contain information about the term."""
         raise NotImplementedError
 
     def begin(self, run: Propagation) -> Propagation | None:
@@ -85,8 +84,8 @@ class Term:
 
 def keep_if_evidence(trial: Propagation, evidence: float, term: Term) -> bool:
     """Run a trial to its end and return whether it has clearly more than this evidence."""
-    # It is given up if the variance of the term vanishes, or if after some passes the evidence rises too slowly to get
-    # there. A trial that has not settled or that reverses gold is not kept.
+    # It is stopped if the variance of the term vanishes, or if the evidence still rises too slowly after some passes. A
+    # trial that has not converged or that reverses gold is not kept.
     wanted = evidence + MIN_LOG_BAYES_FACTOR
     if not _advance(trial, wanted, term.patience, term.hopeless):
         return False
@@ -117,7 +116,7 @@ def far_behind(run: Propagation, other: Propagation) -> bool:
 
 
 def alike(run: Propagation, other: Propagation) -> bool:
-    """Return whether two runs have the same scores but for scale and sign."""
+    """Return whether two runs have the same scores up to scale and sign."""
     sizes = float(np.linalg.norm(run.means) * np.linalg.norm(other.means))
     return sizes > 0.0 and abs(float(run.means @ other.means)) > _SAME * sizes
 

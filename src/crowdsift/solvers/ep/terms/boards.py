@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Propagation, Settings
 
-MAX_BOARD_ITEMS = 1_000  # common scores, whose precision is a matrix
-MAX_BOARD_NUMBERS = 4_000_000  # in the covariances of boards
-_COMPLETE = 1e-8  # s_b/v at which boards are one
-# log(s_b/v) of boards is N(m, _APART²) before any votes, and m has Student's t distribution of _FREEDOM degrees about
-# log _TYPICAL: small deviations are usual, large ones are not excluded.
+MAX_BOARD_ITEMS = 1_000  # most common scores: their precision is a dense matrix
+MAX_BOARD_NUMBERS = 4_000_000  # most numbers in the covariances of boards
+_COMPLETE = 1e-8  # s_b/v below which all boards share their scores
+# Before any votes log(s_b/v) of boards is N(m, _APART²), and m has a t distribution of _FREEDOM degrees about log
+# _TYPICAL: small deviations are usual, large ones are possible.
 _APART, _TYPICAL, _UNKNOWN, _FREEDOM = 0.7, 0.01, 1.0, 4.0
-_START = 0.3  # s_b/v
+_START = 0.3  # initial s_b/v
 _BOUNDS = np.log(1e-4), np.log(1e3)
-_REACH = np.log(4.0)  # how far log(s_b/v) may go in a pass
+_REACH = np.log(4.0)  # largest change of log(s_b/v) in one pass
 _AT_REST = 1e-3
 
 
 class Boards(NamedTuple):
-    """The item and the board of every node, and the number of items; `complete` boards are one."""
+    """The item and board of every node; `complete` says that all boards have the same scores."""
 
     item: NDArray[np.int64]
     board: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Boards(NamedTuple):
 
     @property
     def too_large(self) -> bool:
-        """Whether the matrices of these boards would take too long."""
+        """Return whether the matrices of these boards would take too long."""
         numbers = float((np.bincount(self.board).astype(np.float64) ** 2).sum())
         return self.n_items > MAX_BOARD_ITEMS or numbers > MAX_BOARD_NUMBERS
 
@@ -83,16 +83,16 @@ class PartialPooling(Term):
     )
 
     def switched_off(self, settings: Settings) -> Settings:
-        """Return settings in which contexts have nothing in common."""
+        """Return settings in which contexts share nothing."""
         return replace(settings, boards=None)
 
     def attempt(self, run: Propagation) -> Propagation:
-        """Return the run: it has its boards from the first pass on, and learns their variances."""
+        """Return the run unchanged: it has its boards from the first pass on, and learns their variances."""
         return run
 
 
 class BoardPrior(GroupPrior):
-    """The prior of items on boards; v and s_b are learned as the run goes.
+    """The prior of items on boards; v and s_b are learned during the run.
 
     Only ratios matter: the mean of v + s_b over nodes is held at 1, and the scale of scores is that of their prior.
     log(s_b/v) of boards scatter about their mean, so that a board with few votes has the usual deviation.
@@ -125,19 +125,19 @@ class BoardPrior(GroupPrior):
         self.deviations = self.common * ratio
 
     def drift(self, run: ItemsState) -> float:
-        """Return the root mean square of the posterior of nodes, as without boards."""
+        """Return the root mean square of the posterior of nodes: the same as without boards."""
         total = float(self._means @ self._means)
         total += sum(float(np.einsum("gii->", each.covariance)) for each in self._blocks)
         return float(max(total / self.n_items, 0.25) ** 0.5)
 
     def rescale(self, scale: float) -> None:
-        """Variances are relative to the scale."""
+        """Do nothing: variances are relative to the scale."""
 
 
 def _scoring_step(x: Vector, slope: Vector, bend: Vector, lost: Vector, of_common: float) -> Vector:
-    """Return the step in all x_b with their prior; `lost` is by how much log v falls with each."""
-    # With information `bend` of log s_b and `of_common` of log v, that of x is, plus that of the prior, diagonal but
-    # for three vectors (Woodbury).
+    """Return the step in all x_b under their prior; `lost` is the decrease of log v per unit of each."""
+    # The information on x combines `bend`, that on log s_b, with `of_common`, that on log v, and with the information
+    # of the prior, which is diagonal but for three vectors (Woodbury).
     n, mean = len(x), float(x.mean())
     away = mean - float(np.log(_TYPICAL))
     pull = (_FREEDOM + 1.0) / (_FREEDOM * _UNKNOWN**2 + away**2)

@@ -1,8 +1,9 @@
 """Contexts: workers whose reliability and side bias differ from context to context.
 
-The sites are those of an engine in which a worker in a context is a worker. Between passes the contexts of one worker
-exchange messages: each has for a prior the message of the others. A regular worker of reliability β has N(β, (κβ)²) in
-a context, on the grid of types, and the side bias N(γ, w); tie widths and side-only types are the same everywhere.
+The sites belong to an engine that treats a worker in a context as a separate worker. Between passes the contexts of one
+worker exchange messages: each has for a prior the message of the others. A regular worker of reliability β has N(β,
+(κβ)²) in a context, on the grid of types, and the side bias N(γ, w); tie widths and side-only types are the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Settings
 
-MAX_CONTEXT_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
-_MIN_VOTES = 3.0  # of a worker in a context: with fewer there is nothing to learn from
-_MIN_GAIN = 0.25  # nats of the screening pass; where 3 are found in the end it is .3 and more
-_MIN_SPREAD, MAX_SPREAD = 0.02, 2.0  # of κ
-_PROBE, _FARTHEST = 0.02, 0.5  # in log κ: to see the evidence bend, and to go at a time
-_TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
-_PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
+MAX_CONTEXT_NUMBERS = 20_000_000  # most types of workers in contexts
+_MIN_VOTES = 3.0  # votes of a worker in a context: fewer carry too little information
+_MIN_GAIN = 0.25  # nats in the screening pass; terms that gain 3 nats in the end gain .3 or more here
+_MIN_SPREAD, MAX_SPREAD = 0.02, 2.0  # range of κ
+_PROBE, _FARTHEST = 0.02, 0.5  # in log κ: step of numerical derivatives, and largest change at a time
+_TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads tried in the screening pass
+_PRIOR_SPREAD = 0.1  # scale of the prior of κ, which counts as one observation
 _TINY = 1e-300
-_FLOOR = 1e-30  # of a prior, in the single precision of passes: a context may contradict the others
-_SIDE_SPREAD_START = 0.1  # of w
+_FLOOR = 1e-30  # smallest prior in single precision: votes of a context may contradict all others
+_SIDE_SPREAD_START = 0.1  # initial √w
 
 
 class Contexts(Term):
@@ -58,16 +59,16 @@ class Contexts(Term):
     )
 
     def switched_off(self, settings: Settings) -> Settings:
-        """Return settings with workers who are the same in every context."""
+        """Return settings in which workers are the same in every context."""
         return replace(settings, contexts=False)
 
     def applies(self, run: Propagation) -> bool:
         return run.settings.contexts
 
     def begin(self, run: Propagation) -> Propagation | None:
-        """Return the state of the run over an engine in which a worker in a context is a worker."""
-        # Not tried if workers have a vote or two in a context, nor if one pass at the scores of the run finds nothing
-        # in favour.
+        """Return the run on an engine in which a worker in a context is a separate worker."""
+        # The term is not tried if workers have only a vote or two in a context, or if one pass at the scores of the run
+        # finds no gain.
         apart = run.engine.by_context(_MIN_VOTES)
         if apart is None or len(apart.worker) * len(run.prior.masses) > MAX_CONTEXT_NUMBERS:
             return None
@@ -77,7 +78,7 @@ class Contexts(Term):
         return _trial(run, apart)
 
     def attempt(self, run: Propagation) -> Propagation:
-        """As the base, with the history of the run before that of the trial."""
+        """Return the better run, as the base class does; a trial keeps the history of the run before it."""
         kept = super().attempt(run)
         if kept is not run:
             kept.rule.history[:0] = run.rule.history
@@ -113,10 +114,10 @@ class ContextSites:
         self.types, self.side = (TypeTree(place, len(self._several), types), SideTree(worker, n_workers))
         if not types.sides:
             self.side.spread = 0.0
-        self._priors: Vector | None = None  # by context; None before the first pass
+        self._priors: Vector | None = None  # one per context; None before the first pass
 
     def _pass_on(self, sites: GridSites) -> None:
-        """Leave all that does not concern the types of workers to these sites."""
+        """Share everything with these sites that does not concern the types of workers."""
         self.by_context = sites
         self.n_votes, self.n_pairs, self.pairs_held = sites.n_votes, sites.n_pairs, sites.pairs_held
         self.refine, self.suspend, self.pair_sums, self.system = (
@@ -131,18 +132,18 @@ class ContextSites:
 
     @property
     def reliability_spread(self) -> float:
-        """κ: relative sd of a worker's reliability from context to context."""
+        """Return κ, the relative sd of a worker's reliability between contexts."""
         return self.types.spread
 
     @property
     def side_spread(self) -> float:
-        """w: variance of a worker's side bias from context to context."""
+        """Return w, the variance of a worker's side bias between contexts."""
         return self.side.spread
 
     def update(self, given: SitePass) -> SiteUpdate:
         """Pass over workers in contexts, then exchange messages among those of one worker."""
-        # κ and w take a step unless `damping` is 0. Priors of single workers, and updates of some of them, are used up
-        # by the contexts.
+        # κ and w are updated unless `damping` is 0. Priors of single workers, and partial updates, are handled by the
+        # contexts and not passed on.
         levels, prior, _, side, damping, *_ = given
         if given.own is not None or given.workers is not None:
             raise ValueError("sites of contexts are updated together, with the common prior")
@@ -176,7 +177,8 @@ class ContextSites:
         )
 
     def type_counts(self, prior: Vector) -> Vector:
-        # Those of all contexts as if alone, less those of workers who have several, plus the counts of these workers.
+        # Counts of all contexts as if each were alone, less those of workers who have several, plus the counts of these
+        # workers.
         blurred = self.types.blurred(prior)
         alone = self.by_context.type_counts(blurred) - self.types.context_counts(blurred)
         return self.types.sharpened(prior, alone) + self.types.counts(prior)
@@ -185,7 +187,7 @@ class ContextSites:
         # On the common levels.
         grid = mirrored(self._levels)
         begin, end, _ = rows.indices(self._n)
-        masses = np.tile(prior, (max(end - begin, 0), 1))  # of those without votes
+        masses = np.tile(prior, (max(end - begin, 0), 1))  # workers without votes
         alone = self._alone[_within(self._whole[self._alone], begin, end)]
         if len(alone):
             likelihood = likelihoods(self.by_context, self._levels, self._shape, alone)
@@ -195,30 +197,31 @@ class ContextSites:
         masses /= masses.sum(axis=1, keepdims=True)
         gold = slice(max(self._before_gold - begin, 0), None)
         masses[gold] = 0.0
-        masses[gold, len(grid) - 1] = 1.0  # most reliable, of the least width
+        masses[gold, len(grid) - 1] = 1.0  # the highest reliability with the narrowest ties
         return TypePosteriors(np.tile(grid, (len(masses), 1)), masses)
 
     def known(self, points: WorkerPoints) -> ContextPoints:
-        """Return the points of each worker in a context, without gold, with worker and context."""
-        # Not of those that are several contexts: there a worker is as where it was not seen.
+        """Return the grid points of each (worker, context) pair, without gold, with worker and context."""
+        # Pairs of a worker with several contexts at once are left out: there the worker is treated as in a context
+        # without its votes.
         one = np.flatnonzero(self._context >= 0)
         own = WorkerPoints(*(column[one] for column in points))
         return ContextPoints(self._whole[one], self._context[one], own)
 
     def context_priors(self) -> WorkerPriors:
-        """Return the priors that workers give to themselves in each context."""
+        """Return the prior of each worker in each context, given its other contexts."""
         if self._priors is None:
             raise RuntimeError("no pass yet")
         return WorkerPriors(self._priors, self.side.context_mean, self.side.context_variance)
 
     def context_sides(self, gold: int, mean_variance: float) -> tuple[Vector, Vector]:
-        """Return mean and variance of γ in every context, and zeros for the rows of gold."""
+        """Return mean and variance of γ in every context; the rows of gold are zero."""
         mean, variance = self.side.context_posteriors(mean_variance)
         none = np.zeros(gold)
         return np.append(mean, none), np.append(variance, none)
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Sites in other units; messages among contexts restart if the sign changes."""
+        """Rescale the sites; messages between contexts restart if the sign changes."""
         self._priors = None if flip else self._priors
         self.by_context.transform(scale=scale, flip=flip, clip=clip, grids=grids)
 
@@ -230,39 +233,39 @@ class ContextSites:
         return twin
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
-        """Belief propagation to its end, where the sites below offer it; see `FusedSites`."""
+        """Run belief propagation to its end, if the sites below offer it; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
         return self.by_context.loopy_bp(tolerance, sweeps, fresh=fresh)
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
-        """Return quantiles of posteriors, where the sites below offer them; see `FusedSites`."""
+        """Return quantiles of posteriors, if the sites below offer them; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
         return self.by_context.quantiles(points, masses, levels, atom)
 
     def idle_threads(self) -> int:
-        """Return threads of the host without work; see `FusedSites`."""
+        """Return the number of idle threads of the host; see `FusedSites`."""
         return self.by_context.idle_threads() if isinstance(self.by_context, FusedSites) else 1
 
     def summary(self, prior: Vector, levels: Vector) -> None:
-        """Posteriors of workers come from several contexts: the solver makes their summary."""
+        """Return None: posteriors combine several contexts, so the solver summarises them."""
 
     def class_masses(self, prior: Vector, zone: float) -> None:
-        """As `summary`."""
+        """Return None, as `summary`."""
 
     def _n_regular(self) -> int:
         return len(self._shape.widths) * (2 * len(self._levels) + 1)
 
 
 def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]:
-    """Which are in the range."""
+    """Return which values are in the range."""
     return np.flatnonzero((values >= begin) & (values < end))
 
 
 def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
-    """Return points of workers in a context in which they were not seen."""
-    # Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has nothing to do with
+    """Return the points of workers in a context in which they have no votes."""
+    # Reliabilities are spread by quantiles of N(1, κ²). Each point has one quantile, in an order that is unrelated to
     # that of the points.
     count = points.reliability.shape[1]
     at = (np.arange(count) * 0.6180339887498949 + 0.5 / count) % 1.0
@@ -288,8 +291,8 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
 
 
 def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]) -> float:
-    """Return nats by which one pass, at the scores of the run, is for workers who differ by context."""
-    # What re-fitted scores would add is not in it, hence a bar below that of the evidence.
+    """Return the nats that one pass at the scores of the run gains from workers who differ between contexts."""
+    # The gain from updated scores is not included, so the threshold is below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
     found = sites.update(SitePass(prior.levels, prior.masses, run.means, side, 1.0, True))
     known, whole = np.unique(worker[rows], return_inverse=True)
@@ -306,7 +309,7 @@ def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: N
 
 
 def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
-    """Return the state of the run over workers in contexts, before its first pass."""
+    """Return the run over workers in contexts, before its first pass."""
     facts, types = run.engine.facts, run.prior.types
     sites: GridSites = ContextSites(
         _sites(run, apart), apart.worker, apart.context, facts.n_workers, types, facts.n_gold
@@ -339,12 +342,12 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
 def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]) -> Vector:
     """Return the likelihood of every type for each worker, on the common grid, at most 1."""
     # The likelihood on an adaptive grid is distributed over the nearest common levels, so its product with a prior
-    # equals that on the adaptive grid. `workers` rise.
+    # equals that on the adaptive grid. `workers` are in ascending order.
     grid, widths = mirrored(levels), len(types.widths)
     flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])
     result = np.empty((len(workers), len(flat)))
     ends = np.flatnonzero(np.diff(workers, prepend=-2, append=-2) != 1)
-    for begin, end in pairwise(ends):  # those next to each other at once
+    for begin, end in pairwise(ends):  # neighbours are handled in one slice
         rows = slice(int(workers[begin]), int(workers[end - 1]) + 1)
         points, masses = sites.posteriors(flat, rows)
         regular = masses[:, : widths * len(grid)].reshape(-1, widths, len(grid))
@@ -356,8 +359,8 @@ def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: N
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
-    """Return masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
-    # A row a tie width.
+    """Return masses at points as masses on the grid of these levels; mass at 0 stays at 0."""
+    # One row per tie width.
     half = len(levels)
     own = points[half + 1 :]
     up = deposit(levels, own, masses[:, half + 1 :])
@@ -377,7 +380,7 @@ class TypeTree:
     """Types of workers who have several contexts, and of each in each of its contexts.
 
     After `gather`: m_g(t) = Σ_t' K(t'|t) L_g(t') of a context, K the kernel, and the log message Σ_g log m_g(t) of a
-    worker, which for regular types gains what `bonus` says. A worker of one context needs no tree: it has the prior
+    worker, plus `bonus` for regular types. A worker of one context needs no tree: it has the prior
     `blurred`, and `sharpened` gives its counts.
     """
 
@@ -386,12 +389,12 @@ class TypeTree:
         self.spread = 0.3
 
     def at(self, levels: Vector) -> None:
-        """Compute the kernel on these levels, for the current spread."""
+        """Compute the kernel on these levels for the current spread."""
         self._points = mirrored(levels)
         self._kernel = spread_kernel(self._points, self.spread)
 
     def blurred(self, prior: Vector) -> Vector:
-        """Return Σ_t prior_t K(t'|t): the prior in a context of which nothing else is known."""
+        """Return Σ_t prior_t K(t'|t): the prior in a context without further information."""
         return np.asarray(self._through(prior[None], self._kernel)[0])
 
     def sharpened(self, prior: Vector, counts: Vector) -> Vector:
@@ -409,7 +412,7 @@ class TypeTree:
         self._likelihood, self._bonus = likelihood, bonus
         self._log, self._messages = self._logs(self._kernel)
         self._top = self._messages.max(axis=1, keepdims=True)
-        self._shape = np.exp(self._messages - self._top)  # once, however many priors are asked for
+        self._shape = np.exp(self._messages - self._top)  # computed once for all priors
 
     def posterior(self, prior: Vector) -> tuple[Vector, float]:
         """Return q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
@@ -426,7 +429,7 @@ class TypeTree:
         return np.asarray(prior * ((1.0 / (self._likelihood @ prior)) @ self._likelihood))
 
     def context_priors(self, prior: Vector) -> Vector:
-        """Return the priors in contexts: the message of the worker without this context."""
+        """Return the priors in contexts: the message of the worker without the context in question."""
         log = self._messages[self._whole] - self._log
         log -= log.max(axis=1, keepdims=True)
         cavity = prior * np.exp(log, out=log)
@@ -436,9 +439,9 @@ class TypeTree:
         return np.asarray(found, dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
-        """Move log κ to the top of the parabola through three values of the evidence."""
-        # With one observation of prior. (Steps of EM are for the same maximum, but shrink by less than a hundredth
-        # each.)
+        """Move log κ to the maximum of the parabola through three values of the evidence."""
+        # A prior with the weight of one observation is included. (EM has the same maximum, but each of its steps
+        # shrinks the error by less than 1 %.)
         if not self._n:
             return
 
@@ -456,7 +459,7 @@ class TypeTree:
         self.spread = float(np.exp(ahead))
 
     def gain(self, prior: Vector) -> float:
-        """Return the largest evidence over some κ, less that of the smallest κ; at least 0."""
+        """Return the largest evidence over some κ, less that of the smallest κ."""
         none = self._evidence(prior, _MIN_SPREAD)
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
@@ -468,7 +471,7 @@ class TypeTree:
         return float(np.log(np.exp(messages, out=messages) @ prior).sum() + top.sum())
 
     def _logs(self, kernel: Vector) -> tuple[Vector, Vector]:
-        """Return logarithms of m_g(t) of contexts, and the messages of workers, with this kernel."""
+        """Return logarithms of m_g(t) of contexts, and the messages to workers, with this kernel."""
         log = np.maximum(self._through(self._likelihood, kernel.T), _TINY)
         np.log(log, out=log)
         messages = _summed(log, self._whole, self._n)
@@ -480,7 +483,7 @@ class TypeTree:
         return len(self._types.widths) * len(self._points)
 
     def _through(self, values: Vector, matrix: Vector) -> Vector:
-        """Return regular types times the matrix, at every tie width; side-only types as they are."""
+        """Return regular types times the matrix, at every tie width; side-only types are unchanged."""
         regular = values[:, : self._regular].reshape(-1, len(self._points)) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)
@@ -509,12 +512,12 @@ class SideTree:
         self.context_mean = np.full(count, side.mean)
         self.context_variance = np.full(count, side.variance + self.spread)
         self.bonus = self.tau = self.nu = np.zeros(self._n)
-        self._share = np.ones(count)  # of g0 in the mean of a worker in a context
+        self._share = np.ones(count)  # weight of g0 in the mean of a worker in a context
         self._side = side
 
     def gather(self, tau: Vector, nu: Vector, side: SidePrior) -> None:
         """Exchange messages from the sums τ and ν of the sites of every worker in a context."""
-        # `bonus` is what the evidence of contexts, each by itself, lacks of that of their worker.
+        # `bonus` is the difference between a worker's evidence and the sum of those of its contexts alone.
         whole, w, t2 = self._whole, self.spread, side.variance
         self._tau, self._nu, self._side = tau, nu, side
         D = 1.0 + w * tau
@@ -528,13 +531,13 @@ class SideTree:
         self.bonus = total - self._to_workers(log_mean(nu, tau, centre, width))
 
     def context_posteriors(self, mean_variance: float) -> tuple[Vector, Vector]:
-        """Return mean and variance of γ in every context; that of g0 is `mean_variance`."""
+        """Return mean and variance of γ in every context; `mean_variance` is that of g0."""
         D = 1.0 + self.context_variance * self._tau
         mean = (self.context_mean + self.context_variance * self._nu) / D
         return mean, self.context_variance / D + mean_variance * (self._share / D) ** 2
 
     def learn(self, regular: Vector) -> None:
-        """Move w to the largest evidence given g0 and t², from workers as far as regular."""
+        """Maximise the evidence over w, given g0, t² and the probabilities of regular workers."""
         held = regular[self._whole]
         found = best_variance(lambda w: self.slope(held, w), self.spread)
         self.spread = within_reach(found, self.spread)
@@ -578,11 +581,11 @@ class ContextPoints(NamedTuple):
     points: WorkerPoints
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
-        """Append these rows to those of workers in contexts where they were not seen."""
+        """Append these rows to those of contexts in which workers had no votes."""
         return WorkerPoints(*(np.concatenate(both) for both in zip(common, self.points, strict=True)))
 
     def rows(self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int) -> NDArray[np.int64]:
-        """Where `below` has a worker in a context: below, if it was seen there."""
+        """Return the rows of `below` for a worker in a context, if it voted there."""
         count = int(max(self.context.max(initial=0), context.max(initial=0))) + 1
         known, query = self.worker * count + self.context, worker * count + context
         order = np.argsort(known)

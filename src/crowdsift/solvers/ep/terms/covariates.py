@@ -1,4 +1,4 @@
-"""Covariates: every worker has coefficients for what is known of a vote.
+"""Covariates: every worker has coefficients for the covariates of their votes.
 
 z = βd + c·γ_s, γ_s ~ N(g, T) with T diagonal, beside a worker's type. Every vote has a site on (d, η), η = c·γ_s, since
 what lengthens an answer may also make it better: scores and coefficients have one joint Gaussian (`Elimination`). Each
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
 
-_SMALL = 1e-6  # of a variance in T, below which workers do not differ
-# Types of a lower posterior than this are passed over, but for the first and every few passes.
+_SMALL = 1e-6  # variance in T below which workers are treated as equal
+# Types with a lower posterior are skipped, except in the first passes and every few passes.
 _MIN_POSTERIOR, _EVERY, _FIRST = 1e-12, 8, 3
-_MAX_FACTOR = 4.0  # by which a variance may move in one pass
-_LONGEST = 1.0  # a Newton step in γ, covariates being of unit mean square
+_MAX_FACTOR = 4.0  # factor by which a variance may change in one pass
+_LONGEST = 1.0  # longest Newton step in γ; covariates have unit mean square
 
 
 class Covariates(Term):
@@ -59,14 +59,14 @@ class Covariates(Term):
         return settings.covariates is not None
 
     def applies(self, run: Propagation) -> bool:
-        """Return whether there are covariates beside the side."""
+        """Return whether there are covariates besides the side."""
         given = run.settings.covariates
         return given is not None and bool(set(given.names) - {SIDE})
 
     def attempt(self, run: Propagation) -> Propagation:
-        """Return the run with those covariates that the evidence clearly supports."""
-        # All are tried at once. Then the one that adds least is left out as long as it does not add more than 3 nats.
-        # If nothing but the side is left, the run without covariates is returned.
+        """Return the run with the covariates that the evidence clearly supports."""
+        # All are tried at once. Then the one that adds least is removed, as long as it adds less than 3 nats. If only
+        # the side is left, the run without covariates is returned.
         given = run.settings.covariates
         if given is None:
             return run
@@ -79,7 +79,7 @@ class Covariates(Term):
         while True:
             without: dict[str, tuple[Propagation, Design]] = {}
             for column, name in enumerate(design.names):
-                rest = design.without(column)  # the side alone is compared with its own kind
+                rest = design.without(column)  # the side alone is compared with worker types that have a side bias, too
                 without[name] = (_trial(trial, run, rest) if rest.names else run), rest
                 gains[name] = trial.evidence[-1] - without[name][0].evidence[-1]
             worst = min(design.names, key=lambda name: gains[name])
@@ -113,7 +113,7 @@ def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation
 
 
 def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
-    """Return a distribution over these types, near the one given."""
+    """Return a distribution over these types, close to the given one."""
     if prior.types.sides == types.sides:
         return prior
     if not types.sides:
@@ -125,9 +125,9 @@ def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
 
 
 def within_reach(A: Vector, V: Vector) -> Vector:
-    """Reduce A where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
-    # Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a covariance and a
-    # symmetric matrix are real.
+    """Return A, reduced where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
+    # Otherwise I - VA would not leave a proper Gaussian. The eigenvalues of the product of a covariance and a symmetric
+    # matrix are real.
     trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
     determinant = _determinant(A) * _determinant(V)
     largest = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * determinant, 0.0)))
@@ -143,7 +143,7 @@ def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vec
 
 def sites_of_moments(alpha: Vector, curvature: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
     """Return precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites."""
-    # α is the gradient and -λ the Hessian of log Z in the cavity's mean.
+    # α is the gradient and -λ the Hessian of log Z in the mean of the cavity.
     curvature = within_reach(curvature, V)
     return _inflated(curvature, V, alpha + _times(curvature, m))
 
@@ -199,7 +199,7 @@ class PairOperator(DenseOperator):
     """A matrix whose rows add up to 0: a Laplacian over all pairs, of weights of any sign."""
 
     def pairs(self) -> WeightedPairs:
-        """All pairs that have a weight."""
+        """Return all pairs with a weight."""
         low, high = np.triu_indices(len(self._matrix), 1)
         weight = -self._matrix[low, high]
         kept = weight != 0.0
@@ -240,7 +240,7 @@ class Elimination:
     proper: bool
 
     def items(self) -> tuple[PairOperator, Vector, float]:
-        """Eliminate g as well; return L, the right-hand side and both terms' evidence."""
+        """Return L, the right-hand side and the evidence of both terms, with g eliminated as well."""
         K = self.n_items
         rr, rg, gg = self.precision[:K, :K], self.precision[:K, K:], self.precision[K:, K:]
         if not self.free.any():
@@ -266,7 +266,7 @@ class Elimination:
         return g, g + self.root * np.einsum("spq,sq->sp", self.M, inner)
 
     def posterior(self) -> JointPosterior | None:
-        """Return covariances of everything; None where there is no proper Gaussian."""
+        """Return all covariances; None if there is no proper Gaussian."""
         if not self.proper:
             return None
         try:
@@ -286,7 +286,7 @@ class Elimination:
         return JointPosterior(S, together, given + np.einsum("skp,skq->spq", J, together), given)
 
     def transformed(self, factor: float) -> Elimination:
-        """For scores divided by the factor; its sign turns them."""
+        """Return the elimination for scores divided by the factor; a negative one reverses them."""
         K, precision, X = self.n_items, self.precision.copy(), self.X.copy()
         precision[:K, K:] *= factor
         precision[K:, :K] *= factor
@@ -307,7 +307,7 @@ def eliminate(
     variance: Vector,
     free: NDArray[np.bool_],
 ) -> Elimination:
-    """Workers eliminated from the joint Gaussian of these sites, votes ordered by worker."""
+    """Eliminate workers from the joint Gaussian of these sites; votes are ordered by worker."""
     K, P, root = n_items, C.shape[1], np.sqrt(variance)
     F, f = _squares(worker, n * tau[:, 2], C, n_workers), _sums(worker, n * nu[:, 1], C, n_workers)
     X = np.zeros((n_workers, K + P, P))
@@ -356,18 +356,18 @@ def _squares(worker: NDArray[np.integer], weight: Vector, C: Vector, count: int)
 
 
 class Effects(NamedTuple):
-    """The population of coefficients: γ ~ N(mean, variance), covariates of unit mean square."""
+    """The population of coefficients, γ ~ N(mean, variance), for covariates of unit mean square."""
 
     mean: Vector
     variance: Vector
 
 
 class CovariateSites:
-    """Sites of one run; see the module.
+    """Sites of votes on scores and coefficients; the module says how.
 
-    `votes`: whose features are the covariates in favour of the first item, scaled; `types`: the worker types; side-only
-    ones depend on the order of items alone; `free`: which covariates may have a mean in the crowd: one that is constant
-    for an item may not.
+    `votes`: the covariates are their features in favour of the first item, scaled; `types`: the worker types, of which
+    side-only ones depend on the order of items alone; `free`: the covariates that may have a mean in the population;
+    one that is constant for each item may not.
     """
 
     def __init__(
@@ -414,7 +414,7 @@ class CovariateSites:
         self.pairs_held = self.n_pairs
 
     def set_item_variances(self, variances: Vector) -> None:
-        """Variances of differences from those of items, to begin with."""
+        """Set the initial variances of differences from those of items."""
         self._V = self._V.copy()
         self._V[:, 0] = variances[self._winner] + variances[self._loser]
 
@@ -446,7 +446,8 @@ class CovariateSites:
             alpha, curvature = self._over.moments(table, m, V, shift, among)
             curvature = positive(curvature) if clip else curvature
             tau, nu = sites_of_moments(alpha, curvature, m, V)
-            # Side-only types say nothing of either: the site counts as far as they are not it.
+            # Side-only types contain no information on either: a site counts by the probability that its worker is of
+            # another type.
             share = regular[votes.worker][:, None]
             self._tau = self._tau + damping * (share * tau - self._tau)
             self._nu = self._nu + damping * (share * nu - self._nu)
@@ -463,7 +464,7 @@ class CovariateSites:
         )
 
     def _posterior_means(self, means: Vector) -> Vector:
-        """Of (d, η), winner less loser; g is taken over on the way."""
+        """Return the posterior means of (d, η), winner less loser; g is stored on the way."""
         d = means[self._winner] - means[self._loser]
         if self._eliminated is None:
             return np.stack([d, self._votes.C @ self.effects.mean], axis=1)
@@ -474,7 +475,7 @@ class CovariateSites:
         return np.stack([d, eta], axis=1)
 
     def _log_sites(self, m: Vector, v: Vector, root: Vector) -> float:
-        """Return Σ_s log ∫ N(γ; g, T) Π_i ∫ N(d; m, v) site_i(d, c·γ): of the sites before the update."""
+        """Return Σ_s log ∫ N(γ; g, T) Π_i ∫ N(d; m, v) site_i(d, c·γ) for the sites before the update."""
         votes, (A, B, D), (hd, he) = self._votes, self._tau.T, self._nu.T
         a = 1.0 + A * v
         constant = -0.5 * np.log(a) + 0.5 * (v * hd**2 + 2.0 * m * hd - A * m**2) / a
@@ -489,9 +490,9 @@ class CovariateSites:
         return level + 0.5 * float(np.sum(linear * solved)) - 0.5 * float(log_determinant.sum())
 
     def _learn(self, given: Vector, regular: Vector) -> None:
-        """T by maximum evidence, a fixed-point step (MacKay 1992), t half normal of scale 1."""
-        # With ε the deviations of workers from g, of posterior mean e and variance V, the evidence has no slope in T
-        # where T = Σe²/(Σ(1 - V/T) + T), sums over the workers that are regular.
+        """Learn T = diag(t²) by a fixed-point step of maximum evidence (MacKay 1992)."""
+        # With ε the deviations of workers from g, with posterior mean e and variance V, the evidence is stationary in T
+        # where T = Σe²/(Σ(1 - V/T) + T), sums over regular workers.
         assert self.laplace is not None
         T, (_, mean, covariance, _) = self.effects.variance, self.laplace
         weight = regular * self._voted
@@ -527,7 +528,7 @@ class CovariateSites:
         return self.types.refine()
 
     def pair_sums(self) -> Vector:
-        """Nothing is shared."""
+        """Return None: nothing is shared."""
         return np.empty((0, 2))
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
@@ -575,7 +576,7 @@ class CovariateSites:
         return True
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Sites in other units; see the protocol."""
+        """Rescale the sites; see the protocol."""
         factor = -scale if flip else scale
         self._tau = self._tau * np.array([factor**2, factor, 1.0])
         self._nu = self._nu * np.array([factor, 1.0])
@@ -588,14 +589,14 @@ class CovariateSites:
             self.types.rescale(scale)
 
     def copy(self) -> CovariateSites:
-        """Return the same sites once more; arrays are replaced, never changed."""
+        """Return a copy that shares arrays, since arrays are replaced and never changed."""
         clone = copy(self)
         clone.types = copy(self.types)
         clone.types.adaptive = dict(self.types.adaptive)
         return clone
 
     def suspend(self) -> None:
-        """Nothing that is worth giving back."""
+        """Do nothing: these sites hold nothing that is worth releasing."""
 
 
 class WorkerLaplace(NamedTuple):
@@ -610,11 +611,11 @@ class WorkerLaplace(NamedTuple):
     messages: Vector
     mean: Vector
     covariance: Vector
-    gamma: Vector  # from where the next step goes
+    gamma: Vector  # where the next step starts
 
 
 def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
-    """Before any pass: γ = g."""
+    """Set γ = g before the first pass."""
     P = len(g)
     gamma = np.tile(g, (workers, n_types, 1))
     return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma)
@@ -630,7 +631,7 @@ def worker_messages(
     before: WorkerLaplace,
     wanted: NDArray[np.bool_],
 ) -> WorkerLaplace:
-    """Return a Newton step of workers and wanted types from where they were; the others stay."""
+    """Return a Newton step of the given workers and types; the others stay where they are."""
     log_z, G, H = passes.messages(types, m, v, before.gamma, wanted)
     messages, mean, covariance, gamma = (each.copy() for each in before)
     chosen = wanted & (types.regular > 0.0)
@@ -643,7 +644,7 @@ def worker_messages(
     part = np.minimum(1.0, _LONGEST / np.maximum(size, 1e-12))
     step = part * step
     messages[wanted] = log_z[wanted]
-    # What a part of the step gains; the whole has (1 - ½)GᵀH⁻¹G.
+    # The gain of a partial step; a full step gains (1 - ½)GᵀH⁻¹G.
     gain = (1.0 - 0.5 * part[:, 0]) * np.sum(G * step, axis=1)
     messages[chosen] += gain - 0.5 * np.sum(u**2, axis=1) - 0.5 * np.linalg.slogdet(H)[1]
     gamma[chosen] = mean[chosen] = g + root * (u + step)

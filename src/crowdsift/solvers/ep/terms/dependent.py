@@ -1,4 +1,4 @@
-"""Dependent votes: scores that are not quite the same in every group of votes.
+"""Dependent votes: scores that vary between groups of votes.
 
 In group g (votes on one prompt, task or session) item j has the score u_jg = r_j + e_jg with r ~ N(0, I) and e ~ N(0, s
 I). Where votes of a group are on one pair, this is an effect of pair and group of variance 2s; where they are on
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Settings, WarmStart
 
-_START_VARIANCE = 0.1  # of s
+_START_VARIANCE = 0.1  # initial s
 
 
 class DependentVotes(Term):
@@ -77,9 +77,9 @@ class DependentVotes(Term):
         settings: Settings,
         progress: Progress | None = None,
     ) -> Propagation | None:
-        """Return the run over items in groups if it has clearly more evidence, otherwise None."""
-        # `start`, `evidence`: where the run without groups ended: scores and variances of items, what was learned of
-        # workers, and its evidence.
+        """Return the run with items in groups if it has clearly more evidence, otherwise None."""
+        # `start` and `evidence` are the end of the run without groups: scores and variances of items, the learned
+        # population of workers, and its evidence.
         sites = required(engine.grid).sites(start.prior.types, 2.0)
         means, variances = start.means[prior.item], start.variances[prior.item]
         trial = Propagation.of(
@@ -98,7 +98,7 @@ class DependentVotes(Term):
         first, second = sites.pair_posteriors(means)[:2]
         sites.set_pair_variances(variances[first] + variances[second] + 2.0 * prior.variance)
         trial.iterate()
-        trial.clip = settings.clip  # near its end a run may be in stage 2 at once
+        trial.clip = settings.clip  # a run near its end may begin in stage 2
         return trial if keep_if_evidence(trial, evidence, self) else None
 
 
@@ -119,7 +119,7 @@ class _Blocks(NamedTuple):
 
 
 class GroupPrior(ItemPrior):
-    """The prior of items in groups; s is learned as the run goes.
+    """The prior of items in groups; s is learned during the run.
 
     `common`: the variance of r; `deviations`: s of every group; `item_means`, `precision`, `covariance`: of r, after a
     solve: its posterior mean, P and P⁻¹; `slopes`: the derivatives of the evidence in s of every group, sites held
@@ -152,7 +152,7 @@ class GroupPrior(ItemPrior):
 
     @property
     def variance(self) -> float:
-        """The mean of s over groups, all equal unless a subclass learns them apart."""
+        """Return the mean of s over groups; all are equal unless a subclass learns them separately."""
         return float(self.deviations.mean())
 
     @variance.setter
@@ -164,7 +164,7 @@ class GroupPrior(ItemPrior):
         return self._means if self._definite else start
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Exact; see the base."""
+        """Set the exact variances of pairs; see the base class."""
         self._factorise(run.system)
         if not self._definite:
             return PairVariances(np.ones(self.n_items), 0.0, False)
@@ -180,12 +180,12 @@ class GroupPrior(ItemPrior):
         return PairVariances(items, self._log_determinant, bool((pairs > 0.0).all()))
 
     def learn(self, run: ItemsState) -> None:
-        """Take a step of Fisher scoring in s, without the information between groups."""
+        """Take a step of Fisher scoring in s, ignoring information shared by groups."""
         slope, information = float(self.slopes.sum()), float(self.information.sum())
         self.variance = scoring_step(slope, information, self.variance)
 
     def drift(self, run: ItemsState) -> float:
-        """Return the scale of r, as without groups."""
+        """Return the scale of r: the same as without groups."""
         return self.scale
 
     def rescale(self, scale: float) -> None:
@@ -194,7 +194,7 @@ class GroupPrior(ItemPrior):
 
     @property
     def scale(self) -> float:
-        """Root mean square of the posterior of r."""
+        """Return the root mean square of the posterior of r."""
         total = float(self.item_means @ self.item_means) + float(np.trace(self.covariance))
         return float(np.sqrt(total / self.count))
 
@@ -207,7 +207,7 @@ class GroupPrior(ItemPrior):
         return self._explained_trace
 
     def _factorise(self, system: SiteSystem) -> None:
-        """Everything for the sites and the variances at hand."""
+        """Compute everything that depends on the given sites and the present variances."""
         known = np.append(self.deviations, self.common).tobytes()
         if self._at[0] is system and self._at[1] == known:
             return
@@ -257,7 +257,7 @@ class GroupPrior(ItemPrior):
         return found
 
     def _inverses(self, blocks: list[Vector]) -> tuple[list[Vector], float]:
-        """Return B of every group, and Σ log|I + sL_g|; an error where one is not positive definite."""
+        """Return B of every group, and Σ log|I + sL_g|; raise an error if one is not positive definite."""
         found, log_determinant = [], 0.0
         for batch, L in zip(self._batches, blocks, strict=True):
             s = self.deviations[batch.groups]
@@ -268,7 +268,7 @@ class GroupPrior(ItemPrior):
         return found, log_determinant
 
     def _reduce(self, system: SiteSystem, blocks: list[Vector], inverses: list[Vector]) -> None:
-        """P, and the right-hand side of r."""
+        """Return P, and the right-hand side of r."""
         k = self.count
         precision, self._rhs = np.zeros(k * k), np.zeros(k)
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):

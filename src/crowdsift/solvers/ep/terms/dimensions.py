@@ -29,23 +29,24 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation, Settings
 
-MAX_DENSE_ROWS = 2_000  # items x dimensions with one covariance matrix
-_TRIAL_ROWS, _FINAL_ROWS = 240, 1_200  # ... in one component: of a trial, and at the end
-_PSEUDO = np.array([3.5, 0.5, 0.5, 0.5])  # workers before any, by class
-_VARIANCE, _PRIOR_WORKERS = 1e-3, 2.0  # of weights, before any worker
-_ONE_SIDED = 1.0 / 9.0  # precision of the side bias of workers who see nothing else
+MAX_DENSE_ROWS = 2_000  # most items x dimensions with one covariance matrix
+_TRIAL_ROWS, _FINAL_ROWS = 240, 1_200  # the same for one component: in a trial, and at the end
+_PSEUDO = np.array([3.5, 0.5, 0.5, 0.5])  # prior counts of workers by class
+# prior variance of weights, and the number of workers for which this prior counts
+_VARIANCE, _PRIOR_WORKERS = 1e-3, 2.0
+_ONE_SIDED = 1.0 / 9.0  # precision of the side bias of one-sided workers
 _GOLD = 1.0 / 9.0  # precision of the weights of gold
-_SHARE = 3e-7  # of the bound, where that is more
-_NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, or becomes exact
-_CALMER = 0.25  # by which steps become less cautious in an iteration
-_MOST, _STEPS = 300, 6  # iterations, and those of conjugate gradients in each
-_FIRST = 10  # iterations in one dimension, where more are asked for
-_NEW_VARIANCE = 0.5  # of the weights of a new dimension
-_NOBODY = np.log([0.97, 0.01, 0.01, 0.01])  # shares while a new dimension finds its people
-_HELD = 6  # iterations so
-_LANCZOS, _COLUMNS = 14, 8  # steps of the residual test (half for a part), and its columns
-_TESTED, _TESTED_EACH = 100_000, 10  # votes of that test, at least: in all, and of an item
-_BEYOND_CHANCE = 3.5  # standard deviations of an eigenvalue by chance, from which on to try
+_SHARE = 3e-7  # relative change of the bound at which a run ends, if that is more than _NATS
+_NATS, _NEARLY = 0.02, 1.0  # change of the bound at which a run ends, and at which it becomes exact
+_CALMER = 0.25  # decrease of the caution of steps in one iteration
+_MOST, _STEPS = 300, 6  # most iterations, and steps of conjugate gradients in each
+_FIRST = 10  # iterations in one dimension before others are added
+_NEW_VARIANCE = 0.5  # initial variance of the weights of a new dimension
+_NOBODY = np.log([0.97, 0.01, 0.01, 0.01])  # class probabilities while a new dimension is fitted
+_HELD = 6  # iterations with these probabilities
+_LANCZOS, _COLUMNS = 14, 8  # steps of the residual test (half of them for a part of the votes), and its columns
+_TESTED, _TESTED_EACH = 100_000, 10  # least votes of that test: in all, and per item
+_BEYOND_CHANCE = 3.5  # standard deviations above chance of an eigenvalue from which on another dimension is tried
 
 
 class Dimensions(Term):
@@ -75,7 +76,7 @@ class Dimensions(Term):
 
 
 class Setting(NamedTuple):
-    """The passes over the votes, and what does not change in a run."""
+    """The passes over the votes, and what is constant in a run."""
 
     passes: Passes
     width: Vector
@@ -84,14 +85,14 @@ class Setting(NamedTuple):
     part: Part = Part.ALL
 
     def update(self, state: State, caution: float) -> DimensionUpdate:
-        """Return what a pass over the workers makes of a state."""
+        """Return the result of a pass over the workers from a state."""
         before = state.positions, state.covariance, state.crowd, state.weights, state.second
         return self.passes.update(*before, self.width, self.ties, int(self.part), caution)
 
 
 @dataclass(frozen=True)
 class State:
-    """Positions and weights with their uncertainty, and the crowd.
+    """Positions and weights with their uncertainty, and the population of workers.
 
     `covariance` is one matrix over items and dimensions, or a block per item; `second` are second moments of the
     weights, `shares` those of the classes of every worker.
@@ -172,7 +173,7 @@ class State:
 
 
 def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> State:
-    """Return the state of one dimension: scores, and weights (workers x 1, or x 2 with a side)."""
+    """Return the state of one dimension, from scores and weights (workers x 1, or x 2 with a side)."""
     S, E = weights.shape
     second = weights[:, :, None] * weights[:, None, :]
     second[:, np.arange(E), np.arange(E)] += sd**2
@@ -184,11 +185,11 @@ def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> Stat
 
 
 def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> State:
-    """Iterate until the bound settles; the crowd is held for the first iterations."""
+    """Iterate until the bound settles; the population is held for the first iterations."""
     # The positions of few items get one covariance matrix once the bound has nearly settled. Then steps become less
-    # cautious, down to the expected curvature, unless the bound falls faster and faster, or exceeds 0, which no log
-    # probability of votes does. Trials stay with the curvature that is safe. Below it the weights are no maximum of the
-    # bound, which may fall on the way to them.
+    # cautious, down to the expected curvature. Caution stays if the bound falls faster and faster, or exceeds 0, which
+    # no log probability of votes does. Trials keep the safe curvature: below it the weights do not maximise the bound,
+    # which may fall on the way.
     last, moved, at_last, exact = -np.inf, np.inf, _exact(setting, state), False
     caution, least, safe = 1.0, float(setting.part is not Part.ALL), state
     for iteration in range(most):
@@ -288,7 +289,7 @@ def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -
 
 
 def dense(system: Operator, K: int, D: int) -> Vector:
-    """I plus the matrix over items and dimensions."""
+    """Return I plus the matrix over items and dimensions."""
     low, high, weight = system.pairs()
     Q = np.zeros((K, K, D, D))
     np.add.at(Q, (low, high), -np.asarray(weight))
@@ -299,14 +300,14 @@ def dense(system: Operator, K: int, D: int) -> Vector:
 
 
 def _standardised(state: State) -> State:
-    """Let the positions have the second moments of their prior, which raises the bound."""
+    """Give the positions the second moments of their prior, which raises the bound."""
     moments = (state.positions.T @ state.positions + state.blocks().sum(axis=0)) / len(state.positions)
     values, vectors = np.linalg.eigh(moments)
     return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
 
 
 def log_loss(setting: Setting, state: State) -> float:
-    """Mean log loss of the votes of a part."""
+    """Return the mean log loss of a subset of votes."""
     total, weight = setting.passes.log_probability(
         state.positions, state.covariance, state.weights, state.second, setting.width, setting.ties, int(setting.part)
     )
@@ -356,19 +357,19 @@ def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
 
 
 def resumed(setting: Setting, state: State) -> State:
-    """Return the end of a run from an earlier state, in which no worker is mirrored at first."""
+    """Return the end of a run from an earlier state; at first no worker may be mirrored."""
     # Otherwise a group with another taste may end up as mirrored workers.
     return run(setting, replace(state, crowd=state.crowd._replace(log_shares=_NOBODY)))
 
 
 def beyond_chance(values: Vector) -> bool:
-    """Return whether the first eigenvalue is clearly above those by chance, which follow it."""
+    """Return whether the first eigenvalue clearly exceeds the others, which arise by chance."""
     chance = values[1:]
     return bool(values[0] > chance.mean() + _BEYOND_CHANCE * chance.std(ddof=1))
 
 
 def _some(setting: Setting, loads: Vector) -> Vector | None:
-    """Every k-th worker, so that the first test takes a part of many votes; None is everybody."""
+    """Return every k-th worker, so that the first test uses a part of the votes; None means all workers."""
     enough = max(_TESTED, _TESTED_EACH * len(setting.component))
     step = max(int(float(loads.sum()) / enough), 1)
     return None if step < 2 else np.asarray(np.arange(len(loads)) % step == 0, np.float64)
@@ -377,7 +378,7 @@ def _some(setting: Setting, loads: Vector) -> Vector | None:
 def leading_residual(
     setting: Setting, positions: Vector, weights: Vector, taken: Vector | None = None
 ) -> tuple[Vector, Vector]:
-    """Return the direction shared by residuals of a worker, and its eigenvalue beside chance."""
+    """Return the direction that residuals of workers share, with its eigenvalue and those of chance."""
     # Return a vector over items of root mean square 1, and the largest eigenvalues: of the residuals, then of residuals
     # with random signs.
     K, count = len(positions), _COLUMNS

@@ -1,4 +1,4 @@
-"""Features: a prior of scores by what is known of items.
+"""Features: a prior of scores that depends on known features of items.
 
 r = Σ_b X_b w_b + u over blocks b of features. With the rows of X_b of mean square norm 1, centred, w_b ~ N(0, ρ_b I)
 and u ~ N(0, s I), s = 1 - Σρ_b, scores have the prior covariance C = sI + ZZᵀ, Z = (√ρ_b X_b), of mean diagonal 1: the
@@ -39,32 +39,30 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
-_CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
+_CLEAR = 0.5  # mean square of scores, 1 before any vote, above which votes determine them
 _EQUAL = 1.0  # nats by which two runs with the same scores may differ
-MAX_DENSE_ITEMS = 1_200  # up to which matrices over items are formed
-_LEAST_OWN = 0.02  # of s: the variance that no feature explains
-_REST = 2e-3  # a share that a step would move by less is at rest
-_RELEASE = 3.0  # times that, from which on shares at rest move again
-_STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
-_LEAST_SHARE = 1e-6  # of ρ, below which a block is as good as not there
-_STALE = 5e-3  # how far sites and shares may move before S and T are computed again
-# Features times pairs beyond which sites and shares may move more, and by how much.
+MAX_DENSE_ITEMS = 1_200  # most items with matrices over items
+_LEAST_OWN = 0.02  # smallest s, the variance that no feature explains
+_REST = 2e-3  # steps of log shares below this count as converged
+_RELEASE = 3.0  # converged shares move again if a step exceeds this multiple of the tolerance
+_STRIDE = 10.0  # most fixed-point steps taken at once while they continue in one direction
+_LEAST_SHARE = 1e-6  # smallest ρ: such a block has practically no effect
+_STALE = 5e-3  # change of sites and shares that causes S and T to be computed again
+# Features times pairs above which S and T count as expensive, and the change that is then allowed.
 _EXPENSIVE, _EXPENSIVE_STALE = 2e7, 0.05
-_COARSE = 1e-3  # of the solves for T, which only variances and preconditioning depend on
-# Where hardly any vote closes a loop (preference rows: every item in one vote), nothing but how
-# workers differ tells a large share of the features and small reliabilities from a small share and
-# large ones. The evidence then hardly falls over a wide range of shares, and a worker near the
-# border of a class would be on one side of it or the other by the share that happens to be best. So
-# the probabilities of classes are averaged over shares, uniform before any vote.
-#
-# Weights are held at their posterior means. In units in which these are fixed, a share ρ gives the part of scores that
-# no feature explains the variance s = ρ̂(1 - ρ)/ρ, where ρ̂ is the share of the run. Votes on items that are in no
-# other vote are then independent given the workers; messages to types need a pass over votes, whose pairs have the
-# variance 2s.
-_LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items from noise
-_SHARE_STEP = 0.04  # between shares
-_NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
-_SHARE_LEARNING = (60, 1e-4)  # steps of learning π, and how far
+_COARSE = 1e-3  # tolerance of the solves for T, which affects only variances and preconditioning
+# If hardly any vote closes a loop (preference rows: every item is in one vote), the votes hardly separate two
+# explanations: features with a large share and unreliable workers, or features with a small share and reliable workers.
+# Only differences between workers do. The evidence then changes little over a wide range of shares, and the class of a
+# borderline worker would depend on which share happens to be best. So the probabilities of classes are averaged over
+# shares, which are uniform a priori. Weights are held at their posterior means. In units in which these are fixed, a
+# share ρ gives the part of scores that no feature explains the variance s = ρ̂(1 - ρ)/ρ, where ρ̂ is the share of the
+# run. Votes on items that are in no other vote are then independent given the workers; messages to types need a pass
+# over votes, whose pairs have the variance 2s.
+_LOOPS = 0.1  # share of votes that close a loop; with more, votes separate scores of items from noise
+_SHARE_STEP = 0.04  # distance between shares
+_NEGLIGIBLE = 8.0  # nats below the best at which shares no longer count
+_SHARE_LEARNING = (60, 1e-4)  # steps of learning π, and their tolerance
 
 
 class Features(Term):
@@ -83,10 +81,10 @@ class Features(Term):
         return self.given(run.settings)
 
     def attempt(self, run: Propagation) -> Propagation:
-        """Return the best run with a prior by features if it has clearly more evidence."""
-        # Trials start from the run and, for every family of types, from no scores: without features votes that share no
-        # items determine nothing, and their scores are no place to start. After a few iterations only those go on that
-        # may still win.
+        """Return the best run with features if it has clearly more evidence, otherwise the run."""
+        # Trials start from the run and, for every family of types, from zero scores: without features, votes that share
+        # no items determine nothing, and their scores are no useful start. After a few iterations only those continue
+        # that may still win.
         if not self.applies(run):
             return run
         trials = list(_starts(run))
@@ -107,7 +105,7 @@ class Features(Term):
 
 
 def _starts(base: Propagation) -> Iterator[Propagation]:
-    """Yield the trials; only that from the base where others are expensive and votes suffice."""
+    """Yield the trials; only the one from the base if others are expensive and votes suffice."""
     settings, blocks = base.settings, base.settings.item_features
     few = len(blocks[0]) <= MAX_DENSE_ITEMS
     made = DensePrior(blocks) if few else LowRankPrior(blocks)
@@ -128,14 +126,14 @@ def _starts(base: Propagation) -> Iterator[Propagation]:
 
 
 def _better(run: Propagation, best: Propagation) -> bool:
-    """Return whether it has more evidence; what has more parameters must have clearly more."""
+    """Return whether a run has more evidence; one with more parameters must have clearly more."""
     wider = run.prior.types.sides and not best.prior.types.sides
     margin = MIN_LOG_BAYES_FACTOR if wider or best.item_prior is None else 0.0
     return run.evidence[-1] > best.evidence[-1] + margin
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Return the runs that may still win; of runs with equal scores, the one of more evidence."""
+    """Return the runs that may still win; of runs with equal scores, the one with more evidence."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=lambda run: -run.evidence[-1]):
         if not any(
@@ -146,7 +144,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
-    """Iterate a run; return whether it reaches the end of another run before its own."""
+    """Iterate a run to its end; return True if it reaches the scores of another run before."""
     while others and not run.done:
         run.iterate()
         if run.settled and any(
@@ -160,20 +158,20 @@ def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
 
 
 class WeightPosterior(NamedTuple):
-    """Posterior of the weights of Z: mean, and R with I - RᵀR, or (RᵀR)⁻¹, the covariance."""
+    """Posterior of the weights of Z: the mean, and R of the covariance, which is I - RᵀR or (RᵀR)⁻¹."""
 
     mean: Vector
     root: Vector
     inverse: bool  # whether RᵀR is the precision
 
     def variances(self) -> Vector:
-        """Of every weight."""
+        """Return the variance of every weight."""
         if self.inverse:
             return np.asarray((np.linalg.inv(self.root) ** 2).sum(axis=1))
         return np.asarray(np.maximum(1.0 - (self.root**2).sum(axis=0), 0.0))
 
     def variance(self, rows: Matrix) -> Vector:
-        """Return variances of rows·w."""
+        """Return the variance of w·row for every row."""
         if self.inverse:
             return np.asarray((np.linalg.solve(self.root.T, rows.T) ** 2).sum(axis=0))
         inside = (rows**2).sum(axis=1) - ((rows @ self.root.T) ** 2).sum(axis=1)
@@ -181,7 +179,7 @@ class WeightPosterior(NamedTuple):
 
 
 class FeaturePrior(ItemPrior):
-    """Hold the prior of a run: `blocks` X_b by item, centred, and the learned `shares` ρ_b."""
+    """The prior of a run: `blocks` X_b by item, centred, and the learned `shares` ρ_b."""
 
     def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
         self.blocks = tuple(blocks)
@@ -192,7 +190,7 @@ class FeaturePrior(ItemPrior):
 
     @property
     def own(self) -> float:
-        """The variance s of what no feature explains."""
+        """Return the variance s that no feature explains."""
         return float(1.0 - self.shares.sum())
 
     @property
@@ -206,7 +204,7 @@ class FeaturePrior(ItemPrior):
         return np.concatenate(parts, axis=1)
 
     def fresh(self) -> FeaturePrior:
-        """Return the same blocks with shares still to be learned."""
+        """Return a prior with the same blocks, before its shares are learned."""
         return type(self)(self.blocks)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
@@ -214,23 +212,23 @@ class FeaturePrior(ItemPrior):
         raise NotImplementedError
 
     def learn(self, run: ItemsState) -> None:
-        """Shares that the evidence prefers, by a fixed-point step (MacKay 1992)."""
-        # At convergence of EP the derivative of the evidence in a variance is that at fixed sites. It is 0 if the
+        """Move the shares a step towards more evidence, by a fixed-point step (MacKay 1992)."""
+        # At convergence of EP the derivative of the evidence in a variance equals that at fixed sites. It is 0 if the
         # variance is the squared norm of its effects divided by the number of effects that votes determine: ρ_b =
-        # |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All are divided by their sum: the scale is held
-        # elsewhere.
+        # |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and likewise for s. All are divided by their sum, since the scale
+        # is held elsewhere.
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
         ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
         step = np.log(np.clip(ratio, 0.25, 4.0))
         if self.own <= _LEAST_OWN * (1.0 + 1e-9) and step[-1] < 0.0:
-            # s can fall no further, and the others share what is left: only how they differ counts.
+            # s is at its minimum and the others share the rest: only the differences between their steps count.
             step[-1] = 0.0
             step[:-1] -= float(self.shares @ step[:-1]) / float(self.shares.sum())
-        # At rest all stay until one has far to go, else each would answer the others' last steps.
+        # Once converged, all shares stay until one has far to go; otherwise each would react to the others' last steps.
         step[np.abs(step) < (_RELEASE if self.at_rest else 1.0) * _REST] = 0.0
         self.at_rest = not step.any()
-        turns = step * self._step < 0.0  # sites follow late: steps that turn were too long
+        turns = step * self._step < 0.0  # sites lag behind: a step that reverses was too long
         self._longest = np.where(turns, np.maximum(0.6 * self._stride, 0.3), self._longest)
         self._stride = np.where(turns, 0.6 * self._stride, 1.3 * self._stride)
         self._stride = np.clip(self._stride, 0.3, self._longest)
@@ -247,7 +245,7 @@ class FeaturePrior(ItemPrior):
 
 
 class DensePrior(FeaturePrior):
-    """Few items: C, its inverse and Σ as matrices."""
+    """The prior for few items: C, its inverse and Σ are dense matrices."""
 
     def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
         super().__init__([np.asarray(block, np.float64) for block in blocks], shares)
@@ -283,12 +281,12 @@ class DensePrior(FeaturePrior):
             self._definite = False
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Means; see the base."""
+        """Return the means; see the base class."""
         self._factorise(system)
         return np.asarray(self._sigma @ system.rhs) if self._definite else start
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Exact; see the base."""
+        """Set the exact variances of pairs; see the base class."""
         self._factorise(run.system)
         if not self._definite:
             return PairVariances(np.ones(self.n_items), 0.0, False)
@@ -300,18 +298,18 @@ class DensePrior(FeaturePrior):
 
     @property
     def covariance(self) -> Vector:
-        """Σ."""
+        """Return Σ."""
         return self._sigma
 
     @property
     def precision(self) -> Vector:
-        """C⁻¹ for the shares at hand."""
+        """Return C⁻¹ for the current shares."""
         self._prepare()
         return self._inverse
 
     @property
     def log_determinant(self) -> float:
-        """log|L + C⁻¹| + log|C| of the last system."""
+        """Return log|L + C⁻¹| + log|C| of the last system."""
         return self._log_determinant + self._log_prior
 
     def _unexplained(self) -> Vector:
@@ -333,7 +331,7 @@ class DensePrior(FeaturePrior):
 
 
 class LowRankPrior(FeaturePrior):
-    """Many items: nothing of items times items is formed.
+    """The prior for many items: no matrix over items is formed.
 
     With T = (I + sL)⁻¹Z and S = I + ZᵀLT, the weights w ~ N(0, I) of Z have the posterior precision S; scores have the
     mean (I + sL)⁻¹(sb + Zw), w being that of Sw = Tᵀb, and the covariance s(I + sL)⁻¹ + TS⁻¹Tᵀ; and |L + C⁻¹||C| = |I +
@@ -348,17 +346,17 @@ class LowRankPrior(FeaturePrior):
         ends = np.cumsum([len(part) for part in parts])[:-1]
         super().__init__([each.T for each in np.split(rows, ends)], shares)
         total = len(rows)
-        self._rows = rows  # one a feature; blocks are views of it
+        self._rows = rows  # one row per feature; blocks are views of it
         self._smoothed = np.zeros((0, 0), np.float32)  # Tᵀ
-        # T S⁻¹Tᵀ: its diagonal, and what it adds to the variance of every pair.
+        # T S⁻¹Tᵀ: its diagonal, and its contribution to the variance of every pair.
         self._added: tuple[Vector, Vector] = np.zeros(0), np.zeros(0)
         self._root, self._log_s = np.eye(total), 0.0  # R with RᵀR = S⁻¹
         self._w = np.zeros(total)
-        self._made: tuple[Vector, Vector] | None = None  # shares and degrees that T is of
+        self._made: tuple[Vector, Vector] | None = None  # shares and degrees with which T was computed
         self._fresh = False
 
     def fresh(self) -> LowRankPrior:
-        """Return the same blocks, which are not copied; see the base."""
+        """Return a prior with the same blocks, which are not copied; see the base class."""
         other = copy(self)
         FeaturePrior.__init__(other, self.blocks)
         return other
@@ -395,7 +393,7 @@ class LowRankPrior(FeaturePrior):
         return self._smooth(system, s * system.rhs + self._times(self._w), start, tolerance)
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Return s(I + sL)⁻¹ as without features, and the rest from T and S; see the base."""
+        """Set s(I + sL)⁻¹ as without features plus the part of T and S; see the base class."""
         s, laplacian = self.own, run.system.laplacian
         found = run.factorisation.variances(run.pair_sites, laplacian, exact=run.exact, factor=s)
         if found is None:
@@ -412,11 +410,11 @@ class LowRankPrior(FeaturePrior):
         return PairVariances(items + self._added[0], log_determinant + self._log_s, True)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
-        """Mean and S; see the base."""
+        """Return the mean and S of the weights; see the base class."""
         return WeightPosterior(self._w.copy(), np.asarray(np.linalg.inv(self._root).T), True)
 
     def learn(self, run: ItemsState) -> None:
-        """Only where T and S are of late, else shares would follow what they were."""
+        """Move the shares once for each computation of S and T: with outdated ones they would repeat a step."""
         if self._fresh:
             self._fresh = False
             super().learn(run)
@@ -431,7 +429,6 @@ class LowRankPrior(FeaturePrior):
         return np.append(squares / self.shares, own @ own / self.own**2), np.append(counts / self.shares, left)
 
     def _times(self, w: Vector) -> Vector:
-        """Return Zw."""
         return (self._rows.T @ (self._factor * w).astype(np.float32)).astype(np.float64)
 
     def _transposed(self, v: Vector) -> Vector:
@@ -440,7 +437,7 @@ class LowRankPrior(FeaturePrior):
 
     @property
     def _factor(self) -> Vector:
-        """√ρ of every feature's block."""
+        """Return √ρ for every feature."""
         return np.repeat(np.sqrt(self.shares), self.sizes)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
@@ -449,7 +446,7 @@ class LowRankPrior(FeaturePrior):
         return system.laplacian.solve(v / s, start, shift=1.0 / s, tolerance=tolerance, most=2_000).x
 
     def _refresh(self, system: SiteSystem) -> None:
-        """T and S, where sites or shares have moved since they were made."""
+        """Compute T and S again if sites or shares have moved since the last time."""
         degrees = system.laplacian.diagonal()
         if self._made is not None:
             shares, before = self._made
@@ -470,15 +467,15 @@ class LowRankPrior(FeaturePrior):
 
 
 class ShareTrial(NamedTuple):
-    """What a share would make of the workers."""
+    """The classes of workers under one share of the features."""
 
     share: float
-    evidence: float  # but for what is the same for all shares
-    classes: Vector  # of every worker, logarithms of probabilities where all are as likely before
+    evidence: float  # up to a constant that all shares have in common
+    classes: Vector  # log probabilities of every worker's classes under equal priors
 
 
 def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
-    """Return `class_evidence` of a run, averaged over shares of features where votes leave them open."""
+    """Return `class_evidence` of a run, averaged over shares of features if votes do not determine them."""
     prior, facts = run.item_prior, engine.facts
     plain = class_evidence(run.sites, run.prior, typical, facts.n_workers)
     loops = facts.total_weight - (facts.n_items - len(np.unique(facts.component)))
@@ -498,7 +495,7 @@ def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
 
 
 def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
-    """Yield the share of the run, then larger and smaller ones until they are far behind."""
+    """Yield the share of the run, then larger and smaller ones until their evidence is far below."""
     part, spread = _by_features(run, prior)
     sites = required(run.engine.grid).sites(run.prior.types, 1.0)
     sites.system(sites.pair_sums())
@@ -534,7 +531,7 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
 
 
 def _by_features(run: Propagation, prior: FeaturePrior) -> tuple[Vector, float]:
-    """Return Σ_b X_b w_b of every item, and the mean variance that weights leave to a difference."""
+    """Return Σ_b X_b w_b of every item, and the mean variance of a difference due to the weights."""
     found = prior.weights(run)
     ends = np.cumsum(prior.sizes)[:-1]
     means, variances = np.split(found.mean, ends), np.split(found.variances(), ends)

@@ -14,7 +14,7 @@ from crowdsift.solvers.ep.terms.base import Exclusion, Term
 if TYPE_CHECKING:
     from crowdsift.solvers.ep.state import Propagation, Settings
 
-_MIN_REPEATS = 0.1  # share of votes that repeat a pair, below which there is nothing to learn from
+_MIN_REPEATS = 0.1  # least share of votes that repeat a pair
 
 
 class PairEffect(Term):
@@ -41,8 +41,8 @@ class PairEffect(Term):
         return run.settings.pair_effect and run.settled and repeated
 
     def begin(self, run: Propagation) -> Propagation | None:
-        """Branch off the run with the s that a scoring step from 0 finds."""
-        # The slope of the evidence in s falls with s, as a rule. The gain is then less than the slope at 0 times the
+        """Return a branch of the run, with s from a scoring step from 0."""
+        # The slope of the evidence in s usually falls with s. The gain is then less than the slope at 0 times the
         # largest s, and a trial that cannot gain enough is not begun.
         found = run.pair_sites.pair_posteriors(run.means)
         if found.slope * MAX_EFFECT <= MIN_LOG_BAYES_FACTOR:
