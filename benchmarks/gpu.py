@@ -30,7 +30,7 @@ from crowdsift.models import MODELS, Model, model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
-PARTS = ("ceilings", "em", "paper", "sift", "map", "more", "start")
+PARTS = ("ceilings", "em", "paper", "sift", "map", "dimensions", "more", "start")
 TOLERANCE = 1e-9
 SINGLE = 1e-7  # sites in single precision move scores by about half as much in every iteration
 
@@ -171,32 +171,34 @@ def paper(bench: Bench, folder: Path) -> None:
             bench.row(f"paper's EM, plain torch, {name}", f"{took:.3f} s", f"{iterations} it.")
 
 
-def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
+def sized(bench: Bench, method: str, sizes: str, profile: bool, dimensions: int = 1) -> None:
     """Measure a method on drawn votes of several sizes, as long as time is left."""
+    choices = {"dimensions": dimensions} if dimensions > 1 else {}
+    name = f"{method}, {dimensions} dimensions," if dimensions > 1 else method
     for size in sizes.split(","):
         count = int(float(size))
         if bench.left() < 40 + count / 1e7:
-            bench.row(f"{method} {size}", "no time left")
+            bench.row(f"{name} {size}", "no time left")
             continue
-        with row_on_error(bench, f"{method} {size}"):
-            votes = large(bench, count)
+        with row_on_error(bench, f"{name} {size}"):
+            votes = large(bench, count, dimensions)
             bench.memory()
-            first, estimate = bench.fit(model(method), votes)
+            first, estimate = bench.fit(model(method, **choices), votes)
             times, same, scores = [], "same bytes", np.asarray(estimate.scores).tobytes()
             for _ in range(1 if count > 1e8 else 3):
                 del estimate
-                again, estimate = bench.fit(model(method), votes)
+                again, estimate = bench.fit(model(method, **choices), votes)
                 times.append(again)
                 if np.asarray(estimate.scores).tobytes() != scores:
                     same = "BYTES DIFFER"
             note = f"first {first:.3f} s; {estimate.rule.iterations} it., converged "
             note += f"{estimate.rule.converged}; {same}; {bench.memory()}"
-            bench.row(f"{method} {size}", f"{min(times):.3f} to {max(times):.3f} s", note)
+            bench.row(f"{name} {size}", f"{min(times):.3f} to {max(times):.3f} s", note)
             if profile and count <= 1e7:
                 with spent(bench) as shares:
-                    bench.fit(model(method), votes)
+                    bench.fit(model(method, **choices), votes)
                 print("         " + shares_text(shares), flush=True)
-                profiled(bench, model(method), votes)
+                profiled(bench, model(method, **choices), votes)
 
 
 START = """
@@ -251,6 +253,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=500.0)
     parser.add_argument("--sift", default="1e6,1e7,1e8,1e9")
     parser.add_argument("--map", default="1e7,1e8,1e9")
+    parser.add_argument("--dimensions", default="1e6,1e7,1e8")
     parser.add_argument("--sets", default=",".join(REAL))
     parser.add_argument("--methods", default=",".join(MODELS))
     parser.add_argument("--profile", action="store_true")
@@ -277,6 +280,7 @@ def main() -> None:
         "paper": lambda: paper(bench, given.data),
         "sift": lambda: sized(bench, "sift", given.sift, given.profile),
         "map": lambda: sized(bench, "bora-map", given.map, given.profile),
+        "dimensions": lambda: sized(bench, "sift", given.dimensions, given.profile, 2),
     }
     for part in given.parts.split(","):
         with row_on_error(bench, part):

@@ -109,14 +109,20 @@ def row_on_error(bench: Bench, what: str) -> Iterator[None]:
             bench.torch.cuda.empty_cache()
 
 
-def large(bench: Bench, count: int) -> Comparisons:
-    """So many votes as `benchmarks.data.large` draws, 200 of every worker, drawn on the device."""
+def large(bench: Bench, count: int, dimensions: int = 1) -> Comparisons:
+    """Return votes as `benchmarks.data.large` draws them, 200 of every worker, drawn on the device.
+
+    Further dimensions have positions and weights of variance 1.
+    """
     torch, device = bench.torch, bench.device
     items, workers = max(count // 80, 50), max(count // 200, 20)
     made = torch.Generator(device=device)
     made.manual_seed(1)
     score = torch.rand(items, generator=made, device=device) * 6 - 3
     reliability = torch.rand(workers, generator=made, device=device) * 1.4 - 0.2
+    further = dimensions - 1
+    positions = torch.randn(items, further, generator=made, device=device)
+    weights = torch.randn(workers, further, generator=made, device=device)
     arrays = {name: np.empty(count, np.uint32) for name in ("first", "second")}
     for begin in range(0, count, 1 << 26):
         rows = slice(begin, min(begin + (1 << 26), count))
@@ -124,7 +130,9 @@ def large(bench: Bench, count: int) -> Comparisons:
         one = torch.randint(items, (n,), generator=made, device=device)
         two = (one + torch.randint(1, items, (n,), generator=made, device=device)) % items
         who = torch.arange(begin, rows.stop, device=device) // 200
-        margin = reliability[who.clamp(max=workers - 1)] * (score[one] - score[two])
+        who = who.clamp(max=workers - 1)
+        margin = reliability[who] * (score[one] - score[two])
+        margin += (weights[who] * (positions[one] - positions[two])).sum(1)
         won = torch.rand(n, generator=made, device=device) < torch.sigmoid(margin)
         arrays["first"][rows] = torch.where(won, one, two).int().cpu().numpy().view(np.uint32)
         arrays["second"][rows] = torch.where(won, two, one).int().cpu().numpy().view(np.uint32)
