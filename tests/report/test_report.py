@@ -170,7 +170,6 @@ def _table(verdict: str, **figures: float) -> Table:
         ("one-sided", {"left_share": 0.97}, "97 % of the decided answers chose the left item."),
         ("undecided", {}, "not enough to judge this worker; they count like all others. 30 votes,"),
         ("undecided", {"agreement": np.nan}, "they count like all others. 30 votes."),
-        ("reliable", {"agreement": 0.49}, "follow the scores, but not the order by the other"),
         ("reliable", {}, "70 % agreement with the order that the other workers' votes imply"),
     ],
 )

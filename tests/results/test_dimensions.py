@@ -151,6 +151,26 @@ def test_the_rule_of_distinct(evidence, distinct, expected):
     assert made.worker_table["verdict"][-1] == expected
 
 
+def test_agreement_counts_what_other_dimensions_explain():
+    weights = dimensions().weights.copy()
+    weights[:6, 0], weights[6] = 0.4, (1.5, 4.0)
+    x = dimensions().positions
+    pairs = np.array([(i, j) for i in range(ITEMS) for j in range(i)] * 20)
+    first, second = np.tile(pairs, (WORKERS, 1)).T
+    worker = np.repeat(np.arange(WORKERS), len(pairs))
+    z = ((x[first] - x[second]) * weights[worker]).sum(axis=1)
+    given = Comparisons.from_arrays(
+        [f"i{i}" for i in first],
+        [f"i{i}" for i in second],
+        worker=[f"w{s}" for s in worker],
+        outcome=(np.random.default_rng(1).random(len(z)) < 1 / (1 + np.exp(-z))).astype(float),
+    )
+    made = FitBuilder(given, Sift(), estimate(dimensions(weights=weights)), threads=1).build(1.0, 0.0)
+    own = given.worker_codes() == 6
+    right = (x[given.first[own], 0] > x[given.second[own], 0]) == (given.outcome[own] > 0.5)
+    assert made.worker_table["agreement"][6] == pytest.approx(np.average(right, weights=given.weight[own]), abs=0.01)
+
+
 def test_without_a_common_direction_nobody_is_adversarial_and_nothing_is_a_ranking():
     weights = dimensions().weights.copy()
     weights[:3, 0] = -2.0  # as many for as against

@@ -15,18 +15,7 @@ RANDOM = (FAR, 0.0, -3.0)
 ADVERSARIAL = (0.0, -1.0, -3.0)
 
 
-def word(
-    evidence,
-    interval,
-    *,
-    usual=None,
-    useful=0.0,
-    votes=60.0,
-    agreement=np.nan,
-    left=np.nan,
-    one_sided=False,
-    distinct=None,
-):
+def word(evidence, interval, *, usual=None, useful=0.0, votes=60.0, agreement=np.nan, left=np.nan, one_sided=False):
     """The verdict on one worker; `usual` is the interval of 90 % beside another level."""
     intervals = [tuple(np.array([each]) for each in ends) for ends in (interval, usual or interval)]
     found = words_of(
@@ -38,7 +27,6 @@ def word(
         np.array([agreement]),
         np.array([left]),
         np.array([one_sided]),
-        distinct,
     )
     return found[0]
 
@@ -151,11 +139,3 @@ def test_judges_that_are_models_are_used_or_left_out():
         found = crowdsift.fit(rows).worker_table["suggestion"].tolist()
         assert found[1:] == [allowed[0]] * 7
         assert found[0] in allowed[1:]
-
-
-def test_in_several_dimensions_the_order_of_others_is_no_veto():
-    several = {"agreement": 0.49, "distinct": np.array([0.2])}
-    assert word(INFORMATIVE, (1.5, 2.0), **several) == "reliable"
-    assert word(INFORMATIVE, (1.5, 2.0), agreement=0.49) == "undecided"
-    assert word((FAR, -2.99, 0.0), (1.5, 2.0), **several) == "undecided"
-    assert word(INFORMATIVE, (0.2, 0.9), **several) == "undecided"

@@ -36,7 +36,6 @@ LEVELS = (0.55, 0.8, 0.9, 0.9, 0.9, 0.95, 0.99)
 # What a reason says, and the verdict that it stands for.
 CLAIMS = {
     "The answers follow the quality of the items.": "reliable",
-    "The answers follow the scores, but not the order by the other": "reliable",
     "but less closely than those of a typical worker": "weak",
     "do not differ clearly from guessing": "random",
     "mostly go against those of the other workers": "adversarial",
@@ -129,8 +128,7 @@ def verdicts_hold(fit: crowdsift.Fit) -> None:
             probabilities_hold(row, (low - level, high - level), fit.level, suggestion)
         if word in ("reliable", "weak"):
             assert low > level, row
-            several = word == "reliable" and "p_distinct" in row
-            assert several or row["agreement"] is None or row["agreement"] > 0.5, row
+            assert row["agreement"] is None or row["agreement"] > 0.5, row
         elif word == "random":
             assert low <= level <= high, row
         elif word == "adversarial":

@@ -38,9 +38,8 @@ TEMPLATES = (
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
     "The answers are consistent, but they weigh other things than {0}.",
     "{0} of {1} on pairs with a known answer (gold) are right.",
-    "The answers follow the scores, but not the order by the other workers alone, who weigh other things.",
 )
-(_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT, _SIGN, _DISTINCT, _GOLD, _APART) = range(
+(_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT, _SIGN, _DISTINCT, _GOLD) = range(
     len(TEMPLATES)
 )
 
@@ -58,7 +57,6 @@ SHORT = (
     "sign not settled",
     "weighs other things",
     "gold: {0} of {1}",
-    "{0} × typical",
 )
 
 # Than what distinct workers weigh other things, by the direction of the scores.
@@ -119,10 +117,7 @@ def reasons(
             continue
         counted = many(votes, "vote")
         if verdict == "reliable":
-            first = Reason(
-                _APART if agreed is not None and agreed <= 0.5 else _RELIABLE,
-                (f"{(reliability - level) / typical:.1f}",),
-            )
+            first = Reason(_RELIABLE, (f"{(reliability - level) / typical:.1f}",))
         elif verdict == "one-sided":
             first = Reason(_SIDED, ("left" if left[row] > 0.5 else "right",))
         else:

@@ -84,9 +84,7 @@ def words_of(
     against = (adversarial - informative >= MIN_LOG_BAYES_FACTOR) & (adversarial >= random)
     words = np.full(len(votes), "undecided", dtype=object)
     follows = above & ~(agreement <= 0.5)
-    # In several dimensions the others may weigh other things: their order alone is no veto.
-    sure = follows if distinct is None else follows | (above & ~little)
-    words[sure & (no_use <= -MIN_LOG_BAYES_FACTOR)] = "reliable"
+    words[follows & (no_use <= -MIN_LOG_BAYES_FACTOR)] = "reliable"
     by_random = random - informative >= MIN_LOG_BAYES_FACTOR
     words[follows & (little | by_random)] = "weak"
     words[inside & little & by_random & in_doubt] = "random"
@@ -346,8 +344,9 @@ def _votes(fitted: FitBuilder) -> _Votes:
     beta = np.ones(votes.n_workers)
     if result.reliability is not None:
         beta = result.reliability - result.random_level
-    slope, scores = beta[worker], fitted.estimate.scores
-    p = sigmoid(slope * (scores[first] - scores[second]))
+    slope, scores, found = beta[worker], fitted.estimate.scores, fitted.estimate.dimensions
+    offset = 0.0 if found is None else found.offsets(worker, first, second)[0]
+    p = sigmoid(slope * (scores[first] - scores[second]) + offset)
     return _Votes(
         worker,
         first,
