@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from reference_engine.votes import VoteColumns
 
+_ROUNDING = 2.0**-50  # of a parameter: steps that are no longer end the search
+
 
 class ReferenceSchur:
     """Second derivatives a (in d) and b (in d and θ) of every vote."""
@@ -80,6 +82,7 @@ class ReferenceLikelihood:
             size = np.maximum(np.abs(eigenvalues), 1e-8) + damping[:, None]
             step = np.einsum("sij,sj,skj,sk->si", vectors, 1.0 / size, vectors, slope)
             trial = np.clip(theta - step, *bounds)
+            moved = np.abs(trial - theta)
             ahead = self._problems(likelihood, scores, trial, centre, penalty)
             better = ahead[0] <= value + 1e-14 * (1.0 + np.abs(value))
             theta = np.where(better[:, None], trial, theta)
@@ -88,6 +91,8 @@ class ReferenceLikelihood:
             hessian = np.where(better[:, None, None], ahead[2], hessian)
             scale = np.abs(hessian).reshape(m, -1).max(axis=1, initial=0.0)
             damping = np.where(better, 0.1 * damping, 4.0 * damping + 0.01 * scale)
+            if (moved <= _ROUNDING * np.maximum(np.abs(theta), 1.0)).all():
+                break  # weights are so large that rounding keeps the gradient above the tolerance
         self._votes.counter.passes += 1
         return theta.reshape(m, p)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields, replace
-from math import exp, isfinite, lgamma
+from math import exp, lgamma
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -258,25 +258,25 @@ class Model(ABC):
 
     def __post_init__(self) -> None:
         for entry in fields(self):
-            self._check(entry.name, str(entry.type), getattr(self, entry.name))
+            if str(entry.type) in _TYPES:  # others are the model's own to check
+                object.__setattr__(self, entry.name, self._checked(entry.name, str(entry.type)))
 
-    def _check(self, name: str, kind: str, value: Any) -> None:
-        """Refuse a hyper-parameter of the wrong type or outside what makes sense."""
-        if kind not in _TYPES:
-            return  # the model's own to check
-        wanted, types = _TYPES[kind]
+    def _checked(self, name: str, kind: str) -> Any:
+        """Return a hyper-parameter as its type; refuse a wrong type and what makes no sense."""
+        value, (wanted, types) = getattr(self, name), _TYPES[kind]
         fits = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
         if not fits:
             raise RequestError(f"{self.name}: {name} must be {wanted}, not {value!r}")
         if kind == "bool":
-            return
+            return value
         bound, right = "above 0", value > 0
         if name == "tolerance":
             bound, right = "at least 0", value >= 0
         elif name in self.of_any_sign:
             bound, right = "finite", True
-        if not right or not isfinite(value):
+        if not right or not abs(value) <= 1e308:
             raise RequestError(f"{self.name}: {name} must be {bound}, not {value}")
+        return types[-1](value)
 
     def parameters(self) -> dict[str, Any]:
         """Return the hyper-parameters by name, as values that JSON can hold."""
