@@ -1,4 +1,4 @@
-"""Engines hold the votes and offer passes over them; here they are found by name."""
+"""Engines hold the votes and offer passes over them; this module finds an engine by its name."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ __all__ = [
     "read_by_engine",
 ]
 
-# Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
+# Most bytes per vote of a fit in memory: the vote, and what a pass keeps for it.
 _NEEDED = 80
-# Bytes a pair of items that `grid` holds in memory where votes are in files, measured at 2e6 votes.
+# Bytes per pair of items that `grid` holds in memory if votes are in files, measured with 2e6 votes.
 _NEEDED_BY_PAIRS = 160
-# Where each engine lives; its module has a function `engine(comparisons, threads)`.
+# The module of each engine, which has a function `engine(comparisons, threads)`.
 ENGINES = {"cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded", "torch": "crowdsift.engines.torch"}
-# Engines made of shards of others that live elsewhere; they have options, and are closed.
+# Engines that consist of shards of others elsewhere; they have options, and must be closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 # Measured times by the capability that a method needs (docs/speed.md, docs/gpu.md), for the fastest method that needs
 # it. `_CORE` and `_GPU` are seconds a vote of one thread of the compiled core and of a GPU. `_START` is seconds until
@@ -64,7 +64,7 @@ class Choice(NamedTuple):
 def choose_engine(
     name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None, needs: str | None = None
 ) -> Engine:
-    """Return the engine of that name over the comparisons; `device` is one of PyTorch."""
+    """Return the engine of that name over the comparisons; `device` is a PyTorch device."""
     # `needs` is the capability that will be used, for engines that check its memory first.
     chosen = engine_choice(name, comparisons, {"device": device}, needs, threads).name
     if chosen in MAPS:
@@ -154,8 +154,8 @@ def _gpu_fault() -> str | None:
 
 @cache
 def _has_driver() -> bool:
-    """Return whether a driver is installed without which PyTorch finds no GPU."""
-    if Path("/dev/kfd").exists():  # of AMD
+    """Return whether a driver is installed; without one PyTorch finds no GPU."""
+    if Path("/dev/kfd").exists():  # driver of AMD
         return True
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -175,7 +175,7 @@ def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
 def opened_engine(
     name: str, comparisons: Comparisons, threads: int | None, needs: str, options: Mapping[str, Any] | None = None
 ) -> Iterator[Engine]:
-    """Yield the engine of that name with its options, closed in the end."""
+    """Yield the engine of that name with its options, and close it at the end."""
     # `options`: of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are kept in
     # files, for all; `device` for torch.
     if not isinstance(name, str):
@@ -192,7 +192,7 @@ def opened_engine(
         if given:
             raise RequestError(f"{', '.join(given)}: options of the engine dask, not of {name!r}")
         engine = choose_engine(name, comparisons, threads, device, needs)
-        with getattr(engine, "guard", nullcontext)():  # errors of a device, in our words
+        with getattr(engine, "guard", nullcontext)():  # errors of a device, in plain words
             yield engine
         return
     module: Any = import_module(MAPS[name])
@@ -209,7 +209,7 @@ def opened_engine(
 def read_by_engine(
     name: str, votes: Any, options: ReadOptions, given: Mapping[str, Any] | None = None
 ) -> Comparisons | None:
-    """Return votes that the engine of that name reads itself, where it does; else None."""
+    """Return votes that the engine of that name reads itself; None if it does not."""
     if not isinstance(name, str) or name not in MAPS:
         return None
     reads = getattr(import_module(MAPS[name]), "read", None)
@@ -223,7 +223,7 @@ def _fits(comparisons: Comparisons, memory: str) -> bool:
 
 
 def _require_pairs(comparisons: Comparisons, memory: str) -> None:
-    """Refuse votes on more pairs of items than `grid` can hold, with the amount that suffices."""
+    """Raise an error if votes have more pairs of items than `grid` can hold; it names the amount that suffices."""
     votes, k = len(comparisons), comparisons.n_items
     pairs = min(votes, k * (k - 1) // 2)
     needed = min(_NEEDED_BY_PAIRS * pairs, _NEEDED * votes)

@@ -29,7 +29,7 @@ CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the votes of an engine without a pass.
+    """Facts about the votes of an engine that need no pass.
 
     `component` is, of every item, the number of its connected component; the last `n_gold` workers are gold, of known
     reliability; `ties` says whether one half is a separate outcome; `sides_known` whether `first` is where an item was
@@ -70,20 +70,20 @@ class Facts:
 
 
 class PassCount:
-    """How many passes went over all votes so far."""
+    """Counter of the passes over all votes."""
 
     passes: float = 0.0
 
 
 class CountedVotes:
-    """Votes that count the passes over them, by their engine and by that of their contexts."""
+    """Votes that count the passes over them."""
 
     def __init__(self, counted_with: CountedVotes | None = None) -> None:
         self.counter: PassCount = PassCount() if counted_with is None else counted_with.counter
 
 
 class Tally(NamedTuple):
-    """What is counted of votes, weights included.
+    """Counts of votes, weights included.
 
     Of every worker: `agreed`, decided votes (y not ½) for the item of better rank; `ranked`, decided votes between
     items of different rank; `decided`; `leaning`, those for the first item less those for the second; `loads`, all
@@ -101,7 +101,7 @@ class Tally(NamedTuple):
 
 
 class Counts(Protocol):
-    """What every method needs: tallies of votes."""
+    """Tallies of votes, which every method needs."""
 
     def tally(self, rank: Items) -> Tally:
         """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
@@ -117,8 +117,8 @@ class Counts(Protocol):
 class SlopePrior(NamedTuple):
     """Slopes are N(mean, 1/precision); Newton steps end when one is at most `last_step` long.
 
-    Relative to the slope or, where votes hold little on it, to its standard deviation; the error that is left is of the
-    order of its square.
+    That length is relative to the slope or, if votes determine it poorly, to its standard deviation. The remaining
+    error is of the order of its square.
     """
 
     mean: float
@@ -129,8 +129,9 @@ class SlopePrior(NamedTuple):
 class Profile(NamedTuple):
     """The logistic log-likelihood as a function of the scores alone.
 
-    `gradient` is that in the scores; `slopes` and their `curvature`, prior included (infinite where slopes were given).
-    `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes eliminated; its diagonal is that of A.
+    `gradient` is that in the scores. `curvature` is that of the slopes, prior included; it is infinite if slopes were
+    given. `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes eliminated; its diagonal is that
+    of A.
     """
 
     value: Total
@@ -194,7 +195,7 @@ class EM(Protocol):
     """Pólya-Gamma expectation maximisation of the logistic model."""
 
     def e_step(self, scores: Items, slopes: Workers, *, resolution: float = 0.0) -> EStep:
-        """Return the E-step; what it keeps of votes is used by the M-step.
+        """Return the E-step; the M-step uses the arrays over votes that it keeps.
 
         `resolution` is the smallest step of a score that the M-step must resolve: where it is large an engine may keep
         E[ω] in single precision.
@@ -250,7 +251,7 @@ class Likelihood(Protocol):
 
 
 class ContextEngine(NamedTuple):
-    """An engine in which a worker in a context is a worker: who that is, and in which context.
+    """An engine that treats a worker in a context as a worker, with the worker and the context of each.
 
     Gold is the same in all contexts, and has no entry.
     """
@@ -261,45 +262,45 @@ class ContextEngine(NamedTuple):
 
 
 class Engine(Protocol):
-    """Votes, and the capabilities that are offered over them; None where one is not."""
+    """Votes, and the capabilities that an engine offers over them; None for those that it lacks."""
 
     @property
     def facts(self) -> Facts:
-        """What is known of the votes."""
+        """Return facts about the votes."""
 
     @property
     def passes(self) -> float:
-        """Passes over all votes so far."""
+        """Return the number of passes over all votes so far."""
 
     @property
     def counts(self) -> Counts:
-        """Tallies; every engine has them."""
+        """Return the tallies, which every engine offers."""
 
     @property
     def slopes(self) -> Slopes | None:
-        """The logistic model with slopes of workers."""
+        """Return the logistic model with slopes of workers."""
 
     @property
     def em(self) -> EM | None:
-        """Pólya-Gamma EM."""
+        """Return Pólya-Gamma EM."""
 
     @property
     def likelihood(self) -> Likelihood | None:
-        """Likelihoods with parameters of workers."""
+        """Return likelihoods with parameters of workers."""
 
     @property
     def grid(self) -> Grid | None:
-        """Expectation propagation over a grid of worker types."""
+        """Return expectation propagation over a grid of worker types."""
 
     @property
     def dimensions(self) -> Dimensions | None:
-        """Variational Bayes with weights of workers in several dimensions."""
+        """Return variational Bayes with weights of workers in several dimensions."""
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """Split every worker by context; return None without contexts.
 
-        With fewer than `enough` votes in all contexts but one a worker is not taken apart, and votes in contexts with
-        fewer stay together, in the context -1.
+        A worker with fewer than `enough` votes in all contexts but one is not split. Contexts in which a worker has
+        fewer votes are joined as the context -1.
         """
 
 
@@ -307,7 +308,7 @@ Capability = TypeVar("Capability")
 
 
 def required(capability: Capability | None) -> Capability:
-    """Return a capability that a method cannot do without."""
+    """Return a capability; raise an error if the engine lacks it."""
     if capability is None:
         raise RequestError("this engine does not offer what the method needs; use engine 'cpu'")
     return capability

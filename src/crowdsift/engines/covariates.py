@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-MIN_TYPE_MASS = 1e-9  # posterior probability of a type, below which it is left out
+MIN_TYPE_MASS = 1e-9  # posterior probability of a type below which it is left out
 
 
 class CovariateVotes(NamedTuple):
     """Votes ordered by worker: covariates of the winner less the loser, weight, ties, sides."""
 
     worker: NDArray[np.integer]
-    starts: NDArray[np.int64]  # of workers' votes, and the end of the last
+    starts: NDArray[np.int64]  # the first vote of each worker, and the end of the last
     C: Vector
     n: Vector
     tied: NDArray[np.bool_]
@@ -38,7 +38,7 @@ class TypeValues(NamedTuple):
 
 
 class CovariatePasses:
-    """Passes over votes and types, by the compiled core; the votes of a fit with covariates are in one process."""
+    """Passes over votes and types, by the compiled core; a fit with covariates uses one process."""
 
     def __init__(self, votes: CovariateVotes, threads: int | None = None) -> None:
         self._core = _core.CovariatePasses(

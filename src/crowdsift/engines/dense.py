@@ -1,6 +1,6 @@
 """Dense building blocks in NumPy: operators, and the table of worker types.
 
-The reference engine is made of them, and so are the sites of votes with covariates.
+The reference engine and the sites of votes with covariates use them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DenseOperator:
-    """A symmetric matrix; its diagonal for preconditioning may be given apart, and its pairs."""
+    """A symmetric matrix; its diagonal for preconditioning and its pairs may be given separately."""
 
     def __init__(self, matrix: Vector, diagonal: Vector | None = None, pairs: WeightedPairs | None = None) -> None:
         self._matrix, self._pairs = matrix, pairs
@@ -41,13 +41,13 @@ class DenseOperator:
         return self._pairs
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """By factorisation."""
+        """Solve by factorisation."""
         x = np.linalg.solve(self._matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
 
 def laplacian(n_items: int, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector) -> DenseOperator:
-    """Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
+    """Return Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
     matrix = np.zeros((n_items, n_items))
     for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
         np.add.at(matrix, (a, b), sign * weight)
@@ -66,7 +66,7 @@ class TypeTable:
         self.adaptive: dict[int, Vector] = {}
 
     def points(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """β (a row per worker), δ, γ of side-only types, and whether a type is regular."""
+        """Return β (a row per worker), δ, γ of side-only types, and whether a type is regular."""
         widths, side_only, side_only_widths, _ = self.shape
         own = self.reliabilities()
         beta = np.tile(own, (1, len(widths)))
@@ -80,14 +80,14 @@ class TypeTable:
         )
 
     def reliabilities(self) -> Vector:
-        """Return the signed grid of every worker, a row each."""
+        """Return the signed grid of every worker, one row each."""
         points = np.tile(mirrored(self.levels), (self._n, 1))
         for s, levels in self.adaptive.items():
             points[s] = mirrored(levels)
         return points
 
     def posterior(self, prior: Vector, own: WorkerPriors | None, among: Vector | float = 1.0) -> tuple[Vector, Vector]:
-        """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
+        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
         priors = np.tile(prior, (self._n, 1))
         if own is not None:
             priors[: self._before_gold] = own.masses
@@ -105,7 +105,7 @@ class TypeTable:
         return joint / total, (np.log(total) + top)[:, 0]
 
     def counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
-        """Σ_s q_s(t) over some workers; masses of adaptive grids are shared by their neighbours."""
+        """Return Σ_s q_s(t) over some workers; masses of adaptive grids go to neighbouring levels."""
         grid, regular = mirrored(self.levels), self._n_regular()
         counts = np.zeros(q.shape[1])
         for s in np.flatnonzero(workers).tolist():
@@ -119,7 +119,7 @@ class TypeTable:
         return counts
 
     def refine(self) -> int:
-        """Adaptive grids for workers with narrow likelihoods, gold aside; how many changed."""
+        """Give adaptive grids to workers with narrow likelihoods, except gold; return the number of changes."""
         changed = 0
         for s in range(self._before_gold):
             before = self.adaptive.get(s)
@@ -132,35 +132,36 @@ class TypeTable:
         return changed
 
     def likelihood(self, s: int) -> Vector:
-        """Return the likelihood of a worker's reliabilities, summed over widths, at most 1 each."""
+        """Return the likelihood of a worker's reliabilities, summed over widths and at most 1."""
         relative = np.exp(np.maximum(self.messages[s] - self.messages[s].max(), -55.0))
         slices = relative[: self._n_regular()].reshape(-1, 2 * len(self.levels) + 1)
         return np.asarray(slices.sum(axis=0))
 
     def gold_margin(self, marked: NDArray[np.bool_]) -> float:
-        """Log-odds that marked gold is of the largest reliability, against the smallest."""
+        """Return the log-odds that marked gold has the largest reliability, against the smallest."""
         gold = self.messages[self._before_gold :][marked[self._before_gold :]]
         return float(np.sum(gold[:, 2 * len(self.levels)] - gold[:, 0]))
 
     def rescale(self, factor: float) -> None:
-        """Adaptive grids times the factor."""
+        """Multiply the adaptive grids by the factor."""
         self.adaptive = {s: levels * factor for s, levels in self.adaptive.items()}
 
     def _n_regular(self) -> int:
         return len(self.shape.widths) * (2 * len(self.levels) + 1)
 
 
-# A worker is refined where its posterior is narrower than NARROW cells of its grid; its adaptive grid spans SPAN
-# standard deviations to each side, and moves when an end would by SLACK of it.
+# A worker gets an adaptive grid if its likelihood is narrower than NARROW cells of its grid. The adaptive grid spans
+# SPAN standard deviations to each side, and moves when an end would move by a share SLACK of it.
 NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
 
 
 def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
-    """Levels that resolve a worker's likelihood of types, or None where the common ones do."""
-    # A worker gets an adaptive grid if the likelihood of |β| (not the posterior: a narrow prior is the same for all) is
-    # narrower than `NARROW` cells of the common grid, and keeps them unless they become twice as coarse. They are
-    # evenly spaced over mean ± `SPAN` sd, within the common grid; since a likelihood in one cell shows no width, never
-    # over less than 1.5 cells to each side: refinement goes in steps. Levels whose ends would move little stay.
+    """Return levels that resolve a worker's likelihood of types, or None if the common ones do."""
+    # A worker gets an adaptive grid if the likelihood of |β| (not the posterior, since a narrow prior is the same for
+    # all) is narrower than `NARROW` cells of the common grid, and keeps it unless it becomes twice as coarse. The
+    # levels are evenly spaced over mean ± `SPAN` sd, within the common grid. They extend at least 1.5 cells to each
+    # side, since a likelihood inside one cell has no visible width: grids are refined in steps. Levels whose ends would
+    # hardly move stay.
     levels = common if own is None else own
     half = len(levels)
     size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)
@@ -180,7 +181,7 @@ def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Ve
 
 
 def _cell_at(levels: Vector, place: float) -> float:
-    """Return the distance of the two levels about a place, or of the nearest two."""
+    """Return the distance of the two levels around a place, or of the nearest two."""
     at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
     return float(levels[at] - levels[at - 1])
 

@@ -1,6 +1,6 @@
 """Passes over votes in several dimensions: z = a·(x_first - x_second) + γ.
 
-Positions x are items x D. The weights of a worker are a and, where sides are used, γ behind them: E numbers. The
+Positions x are items x D. The weights of a worker are a and, where sides are used, γ after them: E numbers. The
 covariance of positions is one matrix of (items x D) rows, or a D x D block per item. A vote has the outcomes of Rao and
 Kupper with the tie width of its worker. Every pass takes a part of the votes: all, those kept, or those left out (one
 of seven, by a hash; gold is never left out).
@@ -20,7 +20,7 @@ MAX_DIMENSIONS = 8
 
 
 class Part(IntEnum):
-    """The part of the votes that a pass takes."""
+    """A subset of the votes."""
 
     ALL = 0
     KEPT = 1
@@ -30,8 +30,8 @@ class Part(IntEnum):
 class Crowd(NamedTuple):
     """The prior of weights: N(mean, precision⁻¹), mirrored (a, not γ), random (a = 0), one-sided.
 
-    `log_shares` are those of the four classes in this order; `one_sided` is the precision of γ of one-sided workers,
-    `gold` that of the weights of gold.
+    `log_shares` are the log probabilities of the four classes in this order; `one_sided` is the precision of γ of
+    one-sided workers, `gold` that of the weights of gold.
     """
 
     mean: Vector
@@ -44,10 +44,10 @@ class Crowd(NamedTuple):
 class DimensionUpdate(NamedTuple):
     """What a pass of variational Bayes over workers returns.
 
-    Of workers the means and second moments of the weights and the shares of the classes; `population` holds sums over
-    workers: shares of the classes, then first and second moments of the weights of the population, mirrored ones turned
-    back. `bound` is that of the evidence, items apart. Items receive `rhs` and the matrix `system`, whose diagonal is a
-    D x D block per item.
+    It has the means and second moments of the weights of each worker, and the probabilities of its classes;
+    `population` holds sums over workers: shares of the classes, then first and second moments of the weights of the
+    population, mirrored ones reversed. `bound` is that of the evidence without the part of the items. Items receive
+    `rhs` and the matrix `system`, whose diagonal is a D x D block per item.
     """
 
     weights: Workers
@@ -84,7 +84,7 @@ class Dimensions(Protocol):
     ) -> Operator:
         """Return Σ_s (u u' - Σ r² e e'), r the residuals of a worker's votes and u = Σ r e.
 
-        Over the workers who are taken: those whose entry is not 0.
+        Sums go over the workers whose entry in `taken` is not 0.
 
         In products with several columns half the votes are turned in all columns but the first: what chance does. The
         diagonal is that of Σ r² e e'.

@@ -1,7 +1,7 @@
-"""What an engine may do in one call beside its passes: an optional capability of the protocols.
+"""Loops of passes that an engine may run in one call: an optional addition to the protocols.
 
-Where a call costs more than its work, as on a GPU, a loop of passes is better done where the votes are. What implements
-a protocol of `base`, `grid` or `operators` offers this by having the methods of one below, too. A solver asks with
+Where a call costs more than its work, as on a GPU, a loop of passes is better done where the votes are. An object with
+a protocol of `base`, `grid` or `operators` offers this by also having the methods of one below. A solver asks with
 `isinstance` and does the loop itself where it is not offered, or where the answer is None; either way the result is the
 same. Shards never offer it.
 """
@@ -25,16 +25,16 @@ _BLOCK = 1 << 22  # numbers that are gathered at once
 
 @runtime_checkable
 class FusedEStep(Protocol):
-    """An `EStep` with a whole M-step."""
+    """An `EStep` that also runs a whole M-step."""
 
     def alternate(
         self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
     ) -> tuple[Vector, Vector, bool] | None:
-        """As `solvers.em.alternate`: scores, slopes, and whether all linear solves converged."""
+        """As `solvers.em.alternate`: return scores, slopes, and whether all linear solves converged."""
 
 
 class ReliabilitySummary(NamedTuple):
-    """Of every worker: mean, sd, and quantiles, a row per worker."""
+    """Mean, sd, and quantiles of every worker, one row per worker."""
 
     mean: Vector
     sd: Vector
@@ -43,7 +43,7 @@ class ReliabilitySummary(NamedTuple):
 
 @runtime_checkable
 class FusedSites(Protocol):
-    """`GridSites` with belief propagation to its end, and what the host has left to do."""
+    """`GridSites` that runs belief propagation to its end, and names idle threads of the host."""
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
         """As `solvers.ep.items.loopy_bp`, over the pairs of the last `system`.
@@ -56,17 +56,17 @@ class FusedSites(Protocol):
         """As `solvers.ep.summaries.quantiles`."""
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
-        """Return posteriors of all workers and their quantiles, where a type is a reliability alone."""
+        """Return posteriors of all workers and their quantiles, if types have only a reliability."""
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
         """Return P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker; for the same types."""
 
     def idle_threads(self) -> int:
-        """Return how many threads of the host have nothing to do while a pass runs."""
+        """Return how many threads of the host are idle during a pass."""
 
 
 class TypeMarginals(NamedTuple):
-    """Of posteriors over types, a row per worker: what they say of one thing at a time.
+    """Marginals of posteriors over types, one row per worker.
 
     `points` are the reliabilities, `reliability` their masses over all tie widths, `width` those of tie widths over all
     reliabilities, `side_only` those of side-only types; `chosen` are types at evenly spaced quantiles, in the order of
@@ -82,7 +82,7 @@ class TypeMarginals(NamedTuple):
 
 @runtime_checkable
 class SummedSites(Protocol):
-    """`GridSites` that sum up posteriors worker by worker: no array of workers by types is made."""
+    """`GridSites` that summarises posteriors worker by worker, without an array of workers by types."""
 
     def marginals(self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None) -> TypeMarginals:
         """Return marginals of `posteriors`, with a number of types for every worker."""
@@ -101,13 +101,13 @@ class FusedLaplacian(Protocol):
         """Solve (A + shift I) x = b for every row b, in single precision."""
 
     def pair_distances(self, rows: NDArray[np.float32]) -> Vector:
-        """Return |row_low - row_high|² for every pair, of rows of numbers, one an item."""
+        """Return |row_low - row_high|² for every pair; `rows` has one row per item."""
 
 
 def solve_rows(
     operator: Operator, rhs: NDArray[np.float32], start: NDArray[np.float32], *, shift: float, tolerance: float
 ) -> NDArray[np.float32]:
-    """Solve for every row: at once where the operator can, else one after the other."""
+    """Solve for every row: at once if the operator can, otherwise one after the other."""
     if isinstance(operator, FusedLaplacian):
         return operator.solve_rows(rhs, start, shift=shift, tolerance=tolerance)
     x = np.empty_like(rhs)
@@ -118,7 +118,7 @@ def solve_rows(
 
 
 def pair_distances(operator: Operator, rows: NDArray[np.float32]) -> Vector:
-    """Return |row_low - row_high|² for every pair of a Laplacian, of rows of numbers, one an item."""
+    """Return |row_low - row_high|² for every pair of a Laplacian; `rows` has one row per item."""
     if isinstance(operator, FusedLaplacian):
         return operator.pair_distances(rows)
     low, high, _ = operator.pairs()

@@ -43,12 +43,12 @@ from crowdsift.engines.kinds import (
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-# Denominators 1 - τV and 1 - λv are at least this; below, EP would leave the proper Gaussians.
+# Denominators 1 - τV and 1 - λv are at least this; below it there is no proper Gaussian.
 LEAST_DENOMINATOR = 0.05
 
 
 class WorkerTypes(NamedTuple):
-    """The shape of the grid of types: what workers may have beside a reliability.
+    """The shape of the grid of types: the parameters of a worker besides its reliability.
 
     `widths` are the tie widths δ, a single 0 where ties are no outcome; `side_only` and `side_only_widths` are γ and δ
     of the side-only types; `sides` says whether regular workers have a γ.
@@ -61,11 +61,11 @@ class WorkerTypes(NamedTuple):
 
     @property
     def ties(self) -> bool:
-        """Whether a tie is an outcome."""
+        """Return whether a tie is an outcome."""
         return bool(self.widths[0] > 0.0)
 
     def n_types(self, levels: Vector) -> int:
-        """Return how many types there are for these positive levels of reliability."""
+        """Return the number of types for these positive levels of reliability."""
         return len(self.widths) * (2 * len(levels) + 1) + len(self.side_only)
 
 
@@ -80,7 +80,7 @@ class SidePrior(NamedTuple):
 
 
 class WorkerPriors(NamedTuple):
-    """A separate prior for every worker but gold: over types, and of the side bias."""
+    """A separate prior for every worker except gold: over types, and of the side bias."""
 
     masses: Workers  # workers x types
     side_mean: Workers
@@ -88,7 +88,7 @@ class WorkerPriors(NamedTuple):
 
 
 class SitePass(NamedTuple):
-    """What a pass over all votes is given: the positive levels, the prior over types, the scores of items.
+    """The input of a pass over all votes: the positive levels, the prior over types, the scores of items.
 
     `side` is the prior of the side bias, `damping` the share of the new sites that is taken, `clip` whether precisions
     stay nonnegative. `own` replaces the prior and that of the side for every worker but gold. With `workers` the sites
@@ -106,7 +106,7 @@ class SitePass(NamedTuple):
 
 
 class SiteUpdate(NamedTuple):
-    """What a pass over all votes adds up to.
+    """The result of a pass over all votes.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is
     Σ_i log Z̃_i of the sites before the update, `gold_margin` the log-odds that gold is right and not reversed. Of
@@ -124,9 +124,9 @@ class SiteUpdate(NamedTuple):
 
 
 class SiteSystem(NamedTuple):
-    """What items receive from the sites: the Laplacian of n·τ, the signed sums of n·ν per item.
+    """The system of the items from the sites: the Laplacian of n·τ, the signed sums of n·ν per item.
 
-    `log_pairs` is what the pair effect adds to the evidence.
+    `log_pairs` is the part of the pair effect in the evidence.
     """
 
     laplacian: Operator
@@ -137,8 +137,8 @@ class SiteSystem(NamedTuple):
 class PairPosteriors(NamedTuple):
     """Posterior of the difference, first less second item, of compared pairs, effect included.
 
-    `slope` is the derivative of the evidence in the variance of the pair effect, `information` the expected fall of the
-    slope, what pairs tell each other left out.
+    `slope` is the derivative of the evidence in the variance of the pair effect, `information` the expected decrease of
+    the slope, ignoring information between pairs.
     """
 
     first: PairCodes
@@ -150,7 +150,7 @@ class PairPosteriors(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """A sweep of belief propagation: new messages added up per item, and what it found.
+    """A sweep of belief propagation: new messages, their sums per item, and convergence.
 
     `unsettled` is how many messages moved by more than the tolerance, `improper` how many pairs had no proper Gaussian.
     Of a last sweep also the pairs' part of log|L + I|, the number of pairs of every item, and the variances of pairs
@@ -199,9 +199,9 @@ class WorkerPoints(NamedTuple):
 class VoteSites(NamedTuple):
     """The sites of votes, and the votes themselves, ordered by worker.
 
-    `held` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did, 2 for a tie. `tau`
-    and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where there is none. A worker's adaptive grid
-    is evenly spaced from `low` to `high`, NaN where it has none.
+    `held` is the number of votes of each worker. `kind` is 1 where the first item won, -1 where the second did, 2 for a
+    tie. `tau` and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where there is none. A worker's
+    adaptive grid is evenly spaced from `low` to `high`, NaN where it has none.
     """
 
     held: WorkerCounts
@@ -251,11 +251,11 @@ class TypeSites(Protocol):
 
 
 class RunSites(TypeSites, Protocol):
-    """The sites of one run of expectation propagation: the passes, and what items receive."""
+    """The sites of one run of expectation propagation: the passes, and the system of the items."""
 
-    n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
-    n_pairs: Total  # pairs of items that are compared
-    pairs_held: Total  # the same with those that another shard owns
+    n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes count as one
+    n_pairs: Total  # compared pairs of items
+    pairs_held: Total  # the same including those that another shard owns
 
     def pair_sums(self) -> Shared:
         """Return Σ n·τ and Σ ±n·ν of pairs that several shards have, a row per pair."""
@@ -272,17 +272,17 @@ class RunSites(TypeSites, Protocol):
 
     @changes
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Convert the sites to scores divided by `scale`, mirrored by `flip`, τ ≥ 0 by `clip`.
+        """Convert the sites to scores divided by `scale`, reversed by `flip`, with τ ≥ 0 by `clip`.
 
         The pair effect of the last `system` and, with `grids`, adaptive grids take up the scale.
         """
 
     def copy(self) -> Self:
-        """Return the same sites once more."""
+        """Return an independent copy."""
 
     @changes
     def suspend(self) -> None:
-        """Give back memory that can be filled again: messages, and variances of pairs."""
+        """Release memory that can be filled again: messages, and variances of pairs."""
 
 
 class PairSites(Protocol):
@@ -297,30 +297,30 @@ class PairSites(Protocol):
 
     @changes
     def set_pair_variances(self, variances: Pairs | None = None, shared: Shared | None = None) -> None:
-        """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
+        """Set the variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
     @changes
     def propagate(self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False) -> Messages:
         """Sweep belief propagation over the pairs of the last `system`, for `loopy_bp`.
 
         With W the weight of a pair and M its messages to its ends, l = precision + M is the precision of an end without
-        the pair, and the new messages are W²/l of the other end. `settled` is the largest move of a message that counts
-        as none. A fresh sweep starts from no messages, any other from those of the sweep before. The last sweep leaves
-        messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²); its `log_determinant`
-        is Σ log(l_a l_b - W²).
+        the pair, and the new messages are W²/l of the other end. `settled` is the largest change of a message that
+        counts as converged. A fresh sweep starts from no messages, any other from those of the sweep before. The last
+        sweep leaves messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²); its
+        `log_determinant` is Σ log(l_a l_b - W²).
         """
 
 
 @runtime_checkable
 class GridSites(RunSites, PairSites, Protocol):
-    """The sites that an engine makes; those of votes can be read and replaced, one by one."""
+    """The sites that an engine makes; those of single votes can be read and replaced."""
 
     def vote_sites(self) -> VoteSites:
-        """Return the sites as they stand, in single precision."""
+        """Return the current sites, in single precision."""
 
     @changes
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
-        """Take over sites in the order of `vote_sites`, and grids of `half` positive points."""
+        """Replace the sites, in the order of `vote_sites`, and set grids of `half` positive points."""
 
     def pair_likelihood(self, differences: Pairs, variances: Pairs, points: WorkerPoints) -> Total:
         """Return Σ n log of the mean of Z over a worker's points.
@@ -329,8 +329,8 @@ class GridSites(RunSites, PairSites, Protocol):
         """
 
 
-# From weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and whether it is
-# positive definite.
+# A function from weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and whether
+# it is positive definite.
 Factoriser = Callable[["Vector"], tuple["Vector", "Vector", float, bool]]
 
 

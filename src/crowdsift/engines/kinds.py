@@ -1,4 +1,4 @@
-"""What passes over votes take and return, so that engines can be put together from others.
+"""Kinds of arguments and results of passes, so that one engine can be made of others.
 
 Every pass has one form: it takes arrays over items (whole), arrays over workers (a row each) and plain numbers; what is
 per vote stays inside; it returns sums over items, rows of workers and numbers to be added. Each argument and each
@@ -21,9 +21,9 @@ _Method = TypeVar("_Method")
 
 
 class Kind(Enum):
-    """How an argument is shared out among shards, and how results are put together."""
+    """How an argument is split among shards, and how results are joined."""
 
-    SAME = "sent to all; of results, that of the first"  # what has no annotation
+    SAME = "sent to all; of results, that of the first"  # the default of arguments without an annotation
     ITEMS = "an entry per item: sent whole; results are added"
     WORKERS = "a row per worker: split among shards; results are joined"
     ROWS = "a range of workers: each shard gets its part; results are joined"
@@ -33,7 +33,7 @@ class Kind(Enum):
     VOTES = "an entry per vote, only where few: split and joined, shard by shard"
 
 
-# To a reader of types these are arrays and numbers; at run time the annotation is the kind.
+# Type checkers see arrays and numbers; at run time the annotation is the kind.
 if TYPE_CHECKING:
     Items = Vector
     Workers = Vector
@@ -62,19 +62,19 @@ else:
 
 
 def first_shard(method: Any) -> Any:
-    """Mark a pass that needs no votes: the first shard alone does it."""
+    """Mark a pass that needs no votes: only the first shard performs it."""
     method.first_shard = True
     return method
 
 
 def changes(method: _Method) -> _Method:
-    """Mark a pass that changes its object. It is repeated when a lost shard is made again."""
+    """Mark a pass that changes its object; it is repeated when a lost shard is rebuilt."""
     vars(method)["changes"] = True
     return method
 
 
 class Solution(NamedTuple):
-    """What a linear solve returns."""
+    """The result of a linear solve."""
 
     x: Vector
     iterations: int
@@ -83,7 +83,7 @@ class Solution(NamedTuple):
 
 
 class WeightedPairs(NamedTuple):
-    """Pairs of items and their weights; a pair may be there more than once, its weights add up."""
+    """Pairs of items and their weights; the weights of a repeated pair add up."""
 
     low: PairCodes
     high: PairCodes
@@ -91,9 +91,9 @@ class WeightedPairs(NamedTuple):
 
 
 class Operator(Protocol):
-    """A matrix over items, symmetric as a rule, as it was when a pass returned it.
+    """A matrix over items, usually symmetric; later passes do not change it.
 
-    Never an array: on a cluster no machine holds all of it. Not every one has pairs or a solve.
+    It is no array, since on a cluster no machine holds all of it. Some have no pairs or no solve.
     """
 
     def multiply(self, v: Items) -> Items:

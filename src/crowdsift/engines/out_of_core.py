@@ -1,6 +1,6 @@
 """Votes larger than memory: shards in files, passed one after the other.
 
-The votes are mapped from files; what passes keep of votes is, too (`crowdsift/spill.hpp`). While a shard is passed the
+The votes, and what passes keep for them, are mapped from files (`crowdsift/spill.hpp`). While a shard is passed the
 next one is read ahead; afterwards its pages leave the process. So a fit by any method holds item vectors, workers'
 parameters and about one shard.
 """
@@ -28,25 +28,25 @@ from crowdsift.votes.comparisons import advise
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
-# Bytes of a vote that passes keep, at most, by the capability that is used.
+# Most bytes per vote that passes keep, by the capability that is used.
 _KEPT = {"slopes": 16, "counts": 16}
 _MOST_KEPT = 64
-_SHARE = 4  # a shard and what is kept of it take this part of the memory
+_SHARE = 4  # a shard and its arrays take this fraction of the memory
 
 
 class OnDisk(InProcess):
-    """Shards in files, one after the other, the next one read ahead."""
+    """Shards in files, processed in turn; the next one is prefetched."""
 
     def __init__(self, parts: Sequence[Comparisons], folder: str) -> None:
         self._parts, self._folder = parts, folder
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
-        """Call a method of every part; its pages leave memory when it is done."""
+        """Call a method of every part; its pages are released when it is done."""
         with spilling(self._folder):
             return self._one_by_one(parts, name, calls)
 
     def _one_by_one(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
-        """Call every part in turn, the next one being read from disk meanwhile."""
+        """Call every part in turn; the next one is read from disk meanwhile."""
         found = []
         for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
             if at + 1 < len(parts):
@@ -54,7 +54,7 @@ class OnDisk(InProcess):
             try:
                 found.append(getattr(part, name)(**arguments))
             except Exception as error:
-                # DuckDB, where it is loaded, makes its own error of the core's.
+                # DuckDB, if it is loaded, converts the core's error to its own.
                 if not isinstance(error, MemoryError) and "OutOfMemory" not in type(error).__name__:
                     raise
                 raise ResourceError(
@@ -67,7 +67,7 @@ class OnDisk(InProcess):
 
 @contextmanager
 def spilling(folder: str) -> Iterator[None]:
-    """Large arrays that this thread makes meanwhile are in files of a folder."""
+    """Keep large arrays that this thread makes within the context in files of a folder."""
     spill_to(folder)
     try:
         yield
@@ -76,28 +76,28 @@ def spilling(folder: str) -> Iterator[None]:
 
 
 def leave(votes: Comparisons) -> None:
-    """Take the pages of a shard, and of all that passes keep, out of this process."""
+    """Release the pages of a shard, and of everything that passes keep."""
     advise(votes.columns, ahead=False)
     evict()
 
 
 class DiskEngine(ShardedEngine):
-    """Shards in files; `close` removes what passes kept."""
+    """Shards in files; `close` removes the files of passes."""
 
     folder: TemporaryFolder
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._shards = ()
-        gc.collect()  # what passes kept may hang in cycles
+        gc.collect()  # objects of passes may be in reference cycles
         self.folder.close()
 
 
 def engine(comparisons: Comparisons, threads: int, *, memory: str = "4GB", needs: str = "grid") -> DiskEngine:
-    """Return shards in files, each with a part of the memory."""
-    # `comparisons`: the votes; where they are in memory they are written to files first; `needs`: the capability that
-    # will be used; pairs that several shards have matter to "grid" only.
-    if sys.platform != "linux":  # the core maps what passes keep there only
+    """Return shards in files, each of which uses a part of the memory."""
+    # `comparisons` are the votes; if they are in memory they are written to files first. `needs` is the capability that
+    # will be used; only "grid" needs the pairs that several shards have.
+    if sys.platform != "linux":  # only there the core maps files of passes
         raise RequestError("votes in files need Linux; use a machine with more memory")
     if comparisons.features is not None:
         raise RequestError("votes with features are not kept in files; give more --memory")

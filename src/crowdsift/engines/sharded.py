@@ -1,9 +1,9 @@
 """An engine made of others, each with some of the workers.
 
-It knows no pass by name: the kinds of arguments and results, which every pass declares, say how they are shared out and
-put together. A worker's parameters are local to its shard; arrays over items are sent to all shards and their sums
-added. Pairs of items that several shards compare have one owner, which adds up their weights, so that belief
-propagation sees one edge; only such pairs travel.
+It knows no pass by name: the kinds of arguments and results, which every pass declares, say how to split and to join
+them. A worker's parameters are local to its shard; arrays over items are sent to all shards and their sums added. Pairs
+of items that several shards compare have one owner, which adds up their weights, so that belief propagation sees one
+edge; only such pairs travel.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class Map(Protocol):
-    """How shards are reached: in this process, on disk, on a cluster."""
+    """How shards are called: in this process, on disk, on a cluster."""
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
-        """Call the method of that name of every part with its own arguments."""
+        """Call the named method of every part with the part's arguments."""
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """Return the attribute of that name of every part."""
+        """Return the named attribute of every part."""
 
 
 class InProcess:
@@ -60,9 +60,9 @@ _Call = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """Who has what: bounds of the shards' workers, and places of their shared pairs.
+    """The distribution of votes: bounds of the shards' workers, and places of their shared pairs.
 
-    `shared` has, of every shard, the places of its shared pairs in the list of all of them.
+    `shared` has, for every shard, the places of its shared pairs in the list of all shared pairs.
     """
 
     bounds: tuple[int, ...]
@@ -71,7 +71,7 @@ class Plan:
     map: Map = field(default_factory=InProcess)
 
     def split(self, form: Form, value: Any, parts: Sequence[Any]) -> list[Any]:
-        """Return an argument as each shard gets it."""
+        """Return an argument as each shard receives it."""
         count = len(self.bounds) - 1
         if value is None or (form.kind in (Kind.SAME, Kind.ITEMS, Kind.TOTAL) and not form.record):
             return [value] * count
@@ -79,7 +79,7 @@ class Plan:
             columns = [self.split(part, entry, parts) for part, entry in zip(form.parts, value, strict=True)]
             return [_made(form.record, row) for row in zip(*columns, strict=True)]
         if form.kind is Kind.WORKERS:
-            # Gold, the last of the last shard, may have no row.
+            # Gold, at the end of the last shard, may have no row.
             return [value[a:b] for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
         if form.kind is Kind.ROWS:
             start, stop, _ = value.indices(self.bounds[-1])
@@ -93,7 +93,7 @@ class Plan:
         return np.split(value, ends[:-1])
 
     def join(self, form: Form, values: list[Any]) -> Any:
-        """Return the result of all shards."""
+        """Return the joined results of all shards."""
         if values[0] is None:
             return None
         if form.protocol is not None:
@@ -117,7 +117,7 @@ def _made(record: type, entries: Sequence[Any]) -> Any:
 
 
 class Sharded:
-    """Parts that live with the shards, as if they were one."""
+    """Parts that live with the shards, used as one object."""
 
     def __init__(self, protocol: type, parts: Sequence[Any], plan: Plan) -> None:
         self._protocol, self._parts, self._plan = protocol, parts, plan
@@ -147,11 +147,11 @@ class Sharded:
 
 
 class ShardedOperator(Sharded):
-    """A sum of operators; solves need its products and its diagonal only."""
+    """A sum of operators; solves need only its products and its diagonal."""
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        # By conjugate gradients here, products there.
-        # Where shards are far and pairs few, all pairs come here once and products are made here.
+        # Conjugate gradients run here and products in the shards. If shards are remote and pairs few, all pairs are
+        # fetched once and products are computed here.
         multiply = self.multiply
         if getattr(self._plan.map, "gathers", lambda parts: False)(self._parts):
             multiply = _laplacian(self.pairs(), len(rhs))
@@ -159,7 +159,7 @@ class ShardedOperator(Sharded):
 
 
 def _laplacian(pairs: WeightedPairs, n_items: int) -> Callable[[Vector], Vector]:
-    """Return the product with a Laplacian given by its pairs."""
+    """Return the product with a Laplacian that is given by its pairs."""
     low, high, weight = pairs.low.astype(np.int64), pairs.high.astype(np.int64), pairs.weight
 
     def multiply(v: Vector) -> Vector:
@@ -173,13 +173,13 @@ def _laplacian(pairs: WeightedPairs, n_items: int) -> Callable[[Vector], Vector]
 
 
 def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
-    """Return parts of a protocol as one."""
+    """Return parts of a protocol as one object."""
     made = ShardedOperator if protocol is Operator else Sharded
     return made(protocol, parts, plan)
 
 
 def _capability(name: str, protocol: type) -> Any:
-    """Return a property: the capability of all shards as one, None where one shard lacks it."""
+    """Return a property: the capability of all shards as one, or None if a shard lacks it."""
 
     def found(engine: ShardedEngine) -> Any:
         parts = [getattr(shard, name) for shard in engine._shards]
@@ -189,7 +189,7 @@ def _capability(name: str, protocol: type) -> Any:
 
 
 class ShardedEngine:
-    """Engines with some of the workers each, as one engine."""
+    """Engines over some of the workers each, used as one engine."""
 
     def __init__(self, shards: Sequence[Engine], plan: Plan, *, ties: bool) -> None:
         self._shards, self._plan = shards, plan
@@ -238,7 +238,7 @@ class ShardedEngine:
 def sharded_engine(
     comparisons: Comparisons, make: Callable[[Comparisons, SharedPairs], Engine], shards: int
 ) -> ShardedEngine:
-    """Return the votes in this number of shards (fewer if there are fewer workers), in this process."""
+    """Return the votes in this number of shards in this process; fewer if there are fewer workers."""
     bounds = worker_ranges(comparisons.offsets, shards)
     ranges = list(pairwise(bounds))
     parts = [of_workers(comparisons, begin, end) for begin, end in ranges]
@@ -249,7 +249,7 @@ def sharded_engine(
 
 
 def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
-    """Return two shards of the CPU engine, to try the waist."""
+    """Return two shards of the CPU engine; for tests."""
     from crowdsift.engines import cpu
 
     return sharded_engine(comparisons, lambda part, shared: cpu.engine(part, threads, shared), shards=2)
@@ -257,10 +257,10 @@ def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
 
 @dataclass(frozen=True)
 class Form:
-    """What an argument or result is made of.
+    """The structure of an argument or result.
 
-    A `kind`, or parts of a record (a named tuple, or a tuple where `record` is `tuple`), or a `protocol`: something
-    that lives with the votes and has further passes.
+    It is a `kind`, or the parts of a record (a named tuple, or a tuple if `record` is `tuple`), or a `protocol`: an
+    object that stays with the votes and has further passes.
     """
 
     kind: Kind = Kind.SAME
@@ -271,7 +271,7 @@ class Form:
 
 @dataclass(frozen=True)
 class PassSignature:
-    """The forms of a pass; `first` where the first shard alone does it."""
+    """The forms of a pass; `first` says that only the first shard performs it."""
 
     names: tuple[str, ...]
     arguments: dict[str, Form] = field(hash=False)
@@ -292,12 +292,12 @@ def signature(protocol: type, name: str) -> PassSignature:
 
 @cache
 def attributes(protocol: type) -> dict[str, Form]:
-    """Return the forms of what a protocol holds beside its methods."""
+    """Return the forms of the attributes of a protocol."""
     return {key: _form(hint, protocol) for key, hint in _hints(protocol, protocol).items()}
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that are there for type checkers only are of no kind."""
+    """The names of a module; those that exist only for type checkers have no kind."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name, Any)

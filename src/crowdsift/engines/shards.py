@@ -1,4 +1,4 @@
-"""Votes cut into shards by worker, and the pairs of items that several of them compare."""
+"""Votes split into shards by worker, and the pairs of items that several shards compare."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SharedPairs(NamedTuple):
 
 
 def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
-    """Bounds of ranges of workers with about equal numbers of votes, none of them without any."""
+    """Return bounds of ranges of workers with about equal numbers of votes, none of them empty."""
     m = len(offsets) - 1
     shards = max(min(shards, m), 1)
     goals = offsets[-1] * np.arange(1, shards) / shards
@@ -37,14 +37,14 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
     for at, bound in enumerate(inner.tolist()):
         bounds.append(min(max(bound, bounds[-1] + 1), m - (shards - 1 - at)))
     held = [0]
-    for bound in bounds[1:]:  # workers without votes go with others
+    for bound in bounds[1:]:  # workers without votes join their neighbours
         if offsets[held[-1]] < offsets[bound] < offsets[-1]:
             held.append(bound)
     return (*held, m)
 
 
 def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
-    """Return the votes of a range of workers, of all the items; gold is the last worker of all."""
+    """Return the votes of a range of workers on all items; gold is the last worker of all."""
     rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
     beyond = max(votes.n_workers - end, 0)
     return replace(
@@ -61,8 +61,8 @@ def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
 
 
 def shared_pairs(parts: Sequence[Comparisons]) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
-    """Of every shard its shared pairs and their places in the list of all; how long that is."""
-    # The first shard that compares a pair owns it.
+    """Return each shard's shared pairs with their places in the list of all, and the length of that list."""
+    # The first shard that compares a pair is its owner.
     k = parts[0].n_items
     return shared_keys([[distinct_pairs(part, 0, k) for part in parts]], k)
 
@@ -80,7 +80,7 @@ def distinct_pairs(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64
 def shared_keys(
     ranges: Iterable[Sequence[NDArray[np.int64]]], k: int
 ) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
-    """As `shared_pairs`, from the keys of all shards in one range of items after the other."""
+    """Return `shared_pairs` from the keys of all shards, for one range of items after the other."""
     lists: list[list[SharedPairs]] = []
     places: list[list[NDArray[np.int64]]] = []
     total = 0

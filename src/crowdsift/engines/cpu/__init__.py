@@ -1,4 +1,4 @@
-"""The engine over the compiled core: threads over ranges of workers, one machine."""
+"""The engine on the compiled core: threads over ranges of workers on one machine."""
 
 from crowdsift.engines.cpu.engine import CpuEngine, engine
 

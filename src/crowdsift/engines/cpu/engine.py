@@ -1,4 +1,4 @@
-"""The engine over the compiled core."""
+"""The engine on the compiled core."""
 
 from __future__ import annotations
 
@@ -145,13 +145,13 @@ class CpuSites:
         return self._inner.pair_likelihood(differences, variances, *points)
 
 
-# Up to _DENSE_ITEMS items a dense factorisation takes a tenth of a second. It replaces a sparse one of _DENSE_WORK
-# multiplications or more, since LAPACK multiplies much faster.
+# Up to _DENSE_ITEMS items a dense factorisation takes a tenth of a second. It replaces a sparse one of at least
+# _DENSE_WORK multiplications, since LAPACK multiplies much faster.
 _DENSE_ITEMS, _DENSE_WORK = 1_200, 5e7
 
 
 class Factorisers:
-    """Finds factorisers; the analysis of the last pairs is kept, also where it was refused."""
+    """Find factorisers; the analysis of the last pairs is kept, even if they were refused."""
 
     def __init__(self) -> None:
         self._pairs: tuple[NDArray[np.uint32], NDArray[np.uint32], int] | None = None
@@ -179,14 +179,14 @@ class Factorisers:
 
 
 class _Dense:
-    """By LAPACK."""
+    """A dense factorisation by LAPACK."""
 
     def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> None:
         self._low, self._high, self._n = low, high, n_items
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
         n, low, high = self._n, self._low, self._high
-        # The lower triangle is all that is read.
+        # Only the lower triangle is read.
         place = np.maximum(low, high).astype(np.int64) * n + np.minimum(low, high)
         precision = -np.bincount(place, weight, n * n).astype(np.float64).reshape(n, n)
         ends = np.bincount(low, weight, n) + np.bincount(high, weight, n)
@@ -202,7 +202,7 @@ class _Dense:
 
 
 class CpuVotes(CountedVotes):
-    """The votes in the core, and how many passes went over them."""
+    """The votes in the core, and a counter of passes over them."""
 
     def __init__(
         self, core: _core.Core, facts: Facts, rows: NDArray[np.int64], counted_with: CpuVotes | None = None
@@ -216,13 +216,13 @@ class CpuVotes(CountedVotes):
 
 
 class _Passes:
-    """A capability of the engine."""
+    """Base class of the engine's capabilities."""
 
     def __init__(self, votes: CpuVotes) -> None:
         self._votes = votes
 
     def _pass(self) -> _core.Core:
-        """Count a pass over all votes and return the core, which makes it."""
+        """Count a pass over all votes and return the core, which performs it."""
         self._votes.counter.passes += 1
         return self._votes.core
 
@@ -238,16 +238,16 @@ class CpuProducts:
         return self._product(v)
 
     def diagonal(self) -> Vector:
-        # By a separate pass.
+        # The diagonal needs a separate pass.
         self._votes.counter.passes += 1
         return self._diagonal()
 
     def pairs(self) -> WeightedPairs:
-        """There are none: this is no Laplacian."""
+        """Raise an error: the matrix is no Laplacian."""
         raise TypeError("the matrix is no Laplacian of pairs")
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """There is none: the matrix is not positive definite."""
+        """Raise an error: the matrix is not positive definite."""
         raise TypeError("the matrix is not positive definite")
 
 
@@ -265,7 +265,7 @@ class CpuOperator(CpuProducts):
 
 
 class CpuLaplacian:
-    """A Laplacian over the compared pairs, which its products go over."""
+    """A Laplacian over the compared pairs; its products go over pairs instead of votes."""
 
     def __init__(self, inner: _core.Laplacian) -> None:
         self._inner = inner
@@ -290,7 +290,7 @@ class CpuLaplacian:
 
 
 class CpuLikelihood(_Passes):
-    """Likelihoods with parameters of workers."""
+    """Likelihoods with parameters of workers, in the core."""
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         found = self._pass().derivatives(likelihood, scores, theta)
@@ -311,7 +311,7 @@ class CpuLikelihood(_Passes):
 
 
 class CpuSchur:
-    """Second derivatives of every vote, kept in the core."""
+    """Second derivatives of every vote, held in the core."""
 
     def __init__(self, votes: CpuVotes, inner: _core.Schur) -> None:
         self._votes, self._inner = votes, inner
@@ -324,7 +324,7 @@ class CpuSchur:
 
 
 class CpuDimensions(_Passes):
-    """Votes in several dimensions."""
+    """Passes over votes in several dimensions."""
 
     def update(
         self,
@@ -378,7 +378,7 @@ class CpuDimensions(_Passes):
 
 
 class CpuBlocks(CpuProducts):
-    """The matrix over items and dimensions that a pass leaves."""
+    """The matrix over items and dimensions that a pass returns."""
 
     def __init__(self, votes: CpuVotes, inner: _core.ItemBlocks) -> None:
         super().__init__(votes, inner.multiply, inner.diagonal)
@@ -389,7 +389,7 @@ class CpuBlocks(CpuProducts):
 
 
 class CpuCounts(_Passes):
-    """Tallies."""
+    """Tallies of votes, counted by the core."""
 
     def tally(self, rank: Vector) -> Tally:
         found = self._pass().tally(rank)
@@ -402,7 +402,7 @@ class CpuCounts(_Passes):
 
 
 class CpuSlopes(_Passes):
-    """The logistic model with a slope for every worker."""
+    """The logistic model with a slope for every worker, in the core."""
 
     def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
         return self._pass().log_likelihood(scores, slopes)
@@ -426,7 +426,7 @@ class CpuSlopes(_Passes):
 
 
 class CpuEM(_Passes):
-    """Pólya-Gamma EM."""
+    """Pólya-Gamma EM in the core."""
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
         inner, value, precision, laplacian, rhs = self._pass().e_step(scores, slopes, resolution)
@@ -435,7 +435,7 @@ class CpuEM(_Passes):
 
 
 class CpuEStep:
-    """n·E[ω] of every vote, kept in the core."""
+    """n·E[ω] of every vote, held in the core."""
 
     def __init__(
         self, votes: CpuVotes, inner: _core.EStep, log_likelihood: float, precision: float, system: ItemSystem
@@ -481,28 +481,28 @@ class CpuEngine:
 
     @property
     def passes(self) -> float:
-        """Passes over all votes so far."""
+        """Return the number of passes over all votes so far."""
         return self._votes.counter.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         found = by_context(self._comparisons, enough) if self._comparisons.by else None
         if found is None:
             return None
-        # the same pairs, and the passes are counted together
+        # votes by context share the pairs and the counter of passes
         apart = CpuEngine(found.votes, self.threads, self._shared, self._votes)
         return ContextEngine(apart, found.worker, found.context)
 
 
 def engine(comparisons: Comparisons, threads: int, shared: SharedPairs | None = None) -> CpuEngine:
-    """Open the compiled core over votes; `shared` are the pairs that other shards have, too."""
+    """Open the compiled core over votes; `shared` are the pairs that other shards have as well."""
     return CpuEngine(comparisons, threads, shared)
 
 
 def spill_to(folder: str) -> None:
-    """Keep large arrays of the core in files of a folder from now on; "": in memory."""
+    """Put new large arrays of the core into files of a folder; "" puts them into memory."""
     _core.spill_to(folder)
 
 
 def evict() -> int:
-    """Take what is in such files out of this process until it is used; how many bytes it is."""
+    """Release the memory of such files until they are used again; return the number of bytes."""
     return _core.evict()

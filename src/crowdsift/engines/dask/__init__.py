@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DaskEngine", "engine", "read"]
 
-_KEYS = 50_000_000  # pairs of all shards at a time
+_KEYS = 50_000_000  # pairs of all shards processed at a time
 
 
 class RemoteEngine:
-    """An engine of a worker process; its capabilities are fetched once."""
+    """An engine in a worker process; its capabilities are fetched once."""
 
     def __init__(self, link: DaskMap, remote: Remote) -> None:
         self._link, self._remote = link, remote
@@ -59,7 +59,7 @@ class RemoteEngine:
 
 
 class DaskEngine(ShardedEngine):
-    """Shards in worker processes; `close` gives them back."""
+    """Shards in worker processes; `close` releases them."""
 
     def __init__(self, shards: Any, plan: Plan, session: Any, *, ties: bool) -> None:
         super().__init__(shards, plan, ties=ties)
@@ -67,12 +67,12 @@ class DaskEngine(ShardedEngine):
 
     @property
     def traffic(self) -> Traffic:
-        """What went over the network so far."""
+        """Return the network traffic so far."""
         found: Traffic = self._plan.map.traffic  # type: ignore[attr-defined]
         return found
 
     def gathered(self, votes: Comparisons) -> Comparisons:
-        """Votes that workers have read, here as well: for tables of few votes."""
+        """Return votes that workers have read; for tables of few votes."""
         link: DaskMap = self._plan.map  # type: ignore[assignment]
         columns = zip(*link.query_votes("votes"), strict=True)
         names = ("first", "second", "outcome", "weight")
@@ -80,7 +80,7 @@ class DaskEngine(ShardedEngine):
         return replace(votes, **made, elsewhere=None)
 
     def close(self) -> None:
-        """Let go of the shards, and of the cluster where it was started here."""
+        """Release the shards, and the cluster if it was started here."""
         self._session.close(self._plan.map)
 
 
@@ -92,10 +92,10 @@ def engine(
     shards: int | None = None,
     needs: str = "grid",
 ) -> DaskEngine:
-    """Return shards on a cluster: that of a scheduler, or processes of this machine."""
-    # `shards`: how many; one a worker process by default, with all threads of it. The same number of shards, of as many
-    # threads, gives the same bytes, however many processes there are; `needs`: the capability that will be used; pairs
-    # that several shards have matter to "grid" only.
+    """Return shards on a cluster: that of a scheduler, or new processes on this machine."""
+    # `shards` is their number: by default one per worker process, with all its threads. The same numbers of shards and
+    # threads give the same bytes on any number of processes. `needs` is the capability that will be used; only "grid"
+    # needs the pairs that several shards have.
     try:
         from crowdsift.engines.dask.cluster import Session
         from crowdsift.engines.dask.map import DaskMap
@@ -130,7 +130,7 @@ def engine(
 
 
 def _share(link: DaskMap, n_items: int, rows: int, needs: str) -> tuple[list[Any], int]:
-    """Tell shards of files which of their pairs others have; a part of the pairs at a time."""
+    """Send shards of files the pairs that they share with others, a part of the pairs at a time."""
     if needs != "grid":
         return [], 0
     steps = -(-rows // _KEYS)
@@ -143,7 +143,7 @@ def _share(link: DaskMap, n_items: int, rows: int, needs: str) -> tuple[list[Any
 
 
 def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) -> Any:
-    """Return Parquet read by the workers: a folder, a pattern, an fsspec address; None for other votes.
+    """Return Parquet votes that the workers read: a folder, pattern or fsspec address; None for other votes.
 
     A path that this machine does not see is one that the workers see.
     """

@@ -1,4 +1,4 @@
-"""The cluster: found or started, its workers compared with this process, and given back."""
+"""The cluster: connect or start it, compare its workers with this process, and release it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from crowdsift.engines.dask.map import DaskMap
 
 LOG = logging.getLogger("crowdsift.dask")
-_TRIALS = 5  # of making workers ready
-_CONNECT = 15.0  # seconds until a scheduler must have answered
+_TRIALS = 5  # attempts to make workers ready
+_CONNECT = 15.0  # seconds that a scheduler has to answer
 
 
 class Session:
-    """A client of a cluster, and the cluster where it was started here."""
+    """A client of a cluster, and the cluster itself if it was started here."""
 
     def __init__(self, client: Any, cluster: Any = None) -> None:
         self.client, self._cluster = client, cluster
@@ -38,7 +38,7 @@ class Session:
             cluster = LocalCluster(
                 n_workers=processes,
                 threads_per_worker=1,
-                memory_limit=0,  # what fits is known; nothing is to be stopped half-way
+                memory_limit=0,  # memory needs are checked before; no worker should be stopped in the middle
                 dashboard_address=":0",  # any free port
                 silence_logs=logging.CRITICAL,
             )
@@ -74,18 +74,18 @@ class Session:
 
     @property
     def count(self) -> int:
-        """How many workers there are."""
+        """Return the number of workers."""
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def threads(self, shards: int) -> int:
-        """Return how many threads a shard may use: all of its worker, where that has no other shard."""
+        """Return how many threads a shard may use: all of its worker, divided among its shards."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         if shards > len(workers):
             return 1
         return max(min(int(worker["nthreads"]) for worker in workers), 1)
 
     def _compare(self) -> None:
-        """Refuse a cluster without workers, and workers that would answer otherwise."""
+        """Refuse a cluster without workers, or with workers that would give other results."""
         with suppress(TimeoutError):
             self.client.wait_for_workers(1, timeout=_CONNECT)
         found = self.client.run(_versions)
@@ -108,12 +108,12 @@ class Session:
                 raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
 
     def log_shards(self, shards: int) -> None:
-        """Where the work is done, for the log."""
+        """Log which worker holds which shard."""
         link = self.client.dashboard_link if find_spec("bokeh") else "(needs bokeh)"
         LOG.info("%d shards on %d workers of Dask; dashboard %s", shards, self.count, link)
 
     def close(self, link: DaskMap | None) -> None:
-        """Give shards back, and end the cluster where it was started here."""
+        """Release shards, and end the cluster if it was started here."""
         with suppress(Exception):
             if link is not None:
                 seen = link.traffic
@@ -144,7 +144,7 @@ def _versions() -> tuple[str, str] | None:
     return __version__, f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-_versions.__module__ = "__main__"  # sent whole: a worker without crowdsift must be able to answer
+_versions.__module__ = "__main__"  # sent by value: a worker without crowdsift must be able to answer
 
 
 def _first_line(error: Exception) -> str:

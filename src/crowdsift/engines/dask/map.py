@@ -1,8 +1,8 @@
 """Shards on a cluster of Dask: the map between the sharded engine and worker processes.
 
-A pass is one call per shard, all at once. Every call is watched by heartbeats. Where a worker is lost, its shards are
-rebuilt on others and the calls that left something behind there are repeated, in their order, with the same arguments;
-so the fit ends with the same bytes.
+A pass is one call per shard, all at once. Heartbeats run beside every call. If a worker is lost, its shards are rebuilt
+on others, and the calls that left objects there are repeated in their order with the same arguments. So the fit ends
+with the same bytes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from crowdsift.engines.dask.shard import ENGINE, Call, Handle, Recipe, copied, h
 from crowdsift.engines.grid import GridSites
 from crowdsift.errors import ResourceError
 
-HEARTBEAT, RESPONSE_TIMEOUT = (1.0, 10.0)  # seconds between heartbeats, and until a silent worker is lost
-WORKER_TIMEOUT = 25.0  # seconds until a worker must have appeared where none is left
+# seconds between heartbeats, and seconds until a silent worker counts as lost
+HEARTBEAT, RESPONSE_TIMEOUT = (1.0, 10.0)
+WORKER_TIMEOUT = 25.0  # seconds to wait for a new worker if none is left
 LOST = (OSError, CommClosedError, asyncio.TimeoutError)
 
 
 class VoteFiles(Protocol):
-    """Votes that workers have read: where each shard is, and how to make it again from files."""
+    """Votes that workers have read: where each shard is, and how to make it again from the files."""
 
     workers: list[str]
 
     async def supply(self, at: int, worker: str) -> None:
-        """Make the votes of a shard again on a worker."""
+        """Make the votes of a lost shard again on a worker."""
 
 
 async def connected_workers(client: Any) -> dict[str, Any]:
-    """Return the workers that the scheduler knows now; an error where it does not answer."""
+    """Return the workers that the scheduler knows now; raise an error if it does not answer."""
     try:
         known = await asyncio.wait_for(client.scheduler.identity(), RESPONSE_TIMEOUT)
     except (*LOST, AttributeError):
@@ -54,7 +55,7 @@ _CHANGING = {
 
 @dataclass
 class _Origin:
-    """How an object of a shard came to be: its calls, and the object that they were made on."""
+    """The origin of an object of a shard: the calls, and the object on which they were made."""
 
     parent: int
     calls: list[Call]
@@ -64,7 +65,7 @@ class _Origin:
 
 @dataclass
 class ShardRecord:
-    """A shard: how it is made, where it lives, and what was left behind there."""
+    """A shard: how it is made, where it lives, and which objects it holds."""
 
     at: int
     recipe: Recipe
@@ -74,7 +75,7 @@ class ShardRecord:
     kept: dict[int, _Origin] = field(default_factory=lambda: {ENGINE: _Origin(-1, [])})
 
     def free(self) -> tuple[int, ...]:
-        """Return and forget the numbers of results that no later task depends on."""
+        """Return the numbers of results that no later task depends on, and remove them from the record."""
         numbers = []
         while self.unused:
             number = self.unused.pop()
@@ -87,14 +88,14 @@ class ShardRecord:
     def _forget(self, number: int) -> None:
         record = self.kept.get(number)
         if record is None or record.alive or record.children:
-            return  # something made of it is still needed
+            return  # another object depends on it
         del self.kept[number]
         if record.parent in self.kept:
             self.kept[record.parent].children -= 1
             self._forget(record.parent)
 
     def remember(self, call: Call, left: list[int]) -> None:
-        """Remember a call that left something behind, or changed what it was made on."""
+        """Record a call that left an object behind, or changed the object on which it was made."""
         call = replace(call, free=())
         self.next_number += len(left)
         for number in left:
@@ -111,8 +112,8 @@ class ShardRecord:
 
 
 LOG = logging.getLogger("crowdsift.dask")
-_FEW_ROWS = 200_000  # of votes, up to which a product here takes less than a call there
-_MOST_LOSSES = 100  # of one call, before a fit that kills its workers is given up
+_FEW_ROWS = 200_000  # votes below which a product here takes less time than a call there
+_MOST_LOSSES = 100  # losses during one call after which the fit, which kills its workers, is stopped
 
 
 class Remote:
@@ -128,7 +129,7 @@ class Remote:
 
 @dataclass
 class Traffic:
-    """What went over the network: calls, bytes of arrays, and lost workers."""
+    """Network traffic: calls, bytes of arrays, and lost workers."""
 
     calls: int = 0
     sent: int = 0
@@ -149,7 +150,7 @@ class DaskMap:
         self.traffic = Traffic()
 
     def start(self) -> list[Remote]:
-        """Build all shards, spread over the workers; their engines."""
+        """Build all shards, spread over the workers, and return their engines."""
         self._client.sync(self._start)
         return [Remote(shard, ENGINE) for shard in self.shards]
 
@@ -158,8 +159,8 @@ class DaskMap:
         self._client.sync(self._close)
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of every part, all at once."""
-        copies: dict[int, Any] = {}  # callers may change arrays later, and calls be repeated
+        """Call a method of every part, all at the same time."""
+        copies: dict[int, Any] = {}  # copied because callers may change arrays later, and calls may be repeated
         given = [{key: copied(value, copies) for key, value in each.items()} for each in calls]
         self.traffic.calls += 1
         return self._sync(parts, name, given)
@@ -169,7 +170,7 @@ class DaskMap:
         return self._sync(parts, name, [None] * len(parts))
 
     def query_votes(self, what: str, given: Any = None) -> list[Any]:
-        """Return what the process of every shard answers about its votes."""
+        """Return the answer of every shard's process to a query about its votes."""
 
         async def every() -> list[Any]:
             return list(await asyncio.gather(*(self._request_or_recover(each, what, given) for each in self.shards)))
@@ -202,7 +203,7 @@ class DaskMap:
         return answer
 
     async def _request_or_recover(self, shard: ShardRecord, what: str, given: Any) -> Any:
-        """Return the answer of a shard's process, of another one where it is lost."""
+        """Return the answer of a shard's process, or of its replacement if it is lost."""
         for _ in range(_MOST_LOSSES):
             try:
                 found = await self._request(shard.worker, what, shard.at, given)
@@ -236,7 +237,7 @@ class DaskMap:
         return call
 
     async def _request(self, worker: str, what: str, shard: int, given: Any = None) -> Any:
-        """Send a call and wait as long as the worker's heart beats."""
+        """Send a call and wait as long as the worker answers heartbeats."""
         request = asyncio.ensure_future(
             self._client.rpc(worker).crowdsift(what=what, fit=self._fit, shard=shard, given=to_serialize(given))
         )
@@ -251,7 +252,7 @@ class DaskMap:
     async def _heartbeat(self, worker: str) -> None:
         if worker not in await connected_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
-        # Twice as long as the scheduler has: a busy machine is slow to answer, and not lost.
+        # Twice as long as the scheduler waits: a busy machine is slow to answer, and not lost.
         await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), 2 * RESPONSE_TIMEOUT)
 
     async def _start(self) -> None:
@@ -270,7 +271,7 @@ class DaskMap:
         await asyncio.gather(*(build(shard) for shard in self.shards))
 
     async def _recover(self, shard: ShardRecord, error: BaseException) -> None:
-        """Make a shard again on a living worker, and repeat the calls that later ones depend on."""
+        """Rebuild a shard on a living worker, and repeat the calls on which later ones depend."""
         began, lost = time.monotonic(), shard.worker
         LOG.warning("shard %d of %s is lost (%s); it is made again", shard.at, lost, error)
         while True:
@@ -290,13 +291,13 @@ class DaskMap:
         LOG.warning("shard %d is on %s after %.1f s", shard.at, shard.worker, taken)
 
     async def _least_busy(self, began: float) -> str:
-        """Return a living worker with the fewest shards; waits a while for one to appear."""
+        """Return the living worker with the fewest shards; wait a while for one to appear."""
         while True:
             held = [shard.worker for shard in self.shards]
             for worker in sorted(await connected_workers(self._client), key=lambda each: (held.count(each), each)):
                 try:
                     await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), RESPONSE_TIMEOUT / 2)
-                except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
+                except (*LOST, AttributeError, ValueError):  # the worker is gone, or not yet prepared
                     continue
                 return worker
             if time.monotonic() - began > WORKER_TIMEOUT:

@@ -1,4 +1,4 @@
-"""Votes that the workers of a cluster read: no row passes the client.
+"""Votes that the workers of a cluster read: no row goes through the client.
 
 Every worker finds the labels of some files; their union, sorted, gives the codes that one machine gives. Then rows are
 read as codes, apart by ranges of workers, and sent from worker to worker: all votes of a worker are in one shard. A
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Range(NamedTuple):
-    """A range of workers: whose votes are a shard, by the codes of all labels."""
+    """A range of workers, by the codes of all labels; its votes are one shard."""
 
     begin: int
     end: int
@@ -68,7 +68,7 @@ def files_at(address: str) -> list[str]:
 
 @contextmanager
 def _opened(file: str, options: dict[str, Any]) -> Iterator[ParquetVotes]:
-    """One file, copied here where it is not on a disk that this worker sees."""
+    """Return one file; it is copied to this machine unless it is on a disk that this worker sees."""
     from fsspec.core import url_to_fs
 
     given = ReadOptions(**options)
@@ -118,7 +118,7 @@ def labels_of(files: Sequence[str], options: dict[str, Any]) -> Labels:
 
 
 def united_labels(parts: Sequence[Labels]) -> Labels:
-    """Return the labels of all parts; those of one type, text or integers, in all files."""
+    """Return the labels of all parts; they must have one type, text or integers, in all files."""
     kinds = {type(each) for part in parts for each in (*part.items[:1], *part.workers[:1])}
     if len(kinds) > 1:
         raise InputError("labels are text in some files and integers in others; write all alike")
@@ -128,7 +128,7 @@ def united_labels(parts: Sequence[Labels]) -> Labels:
 def coded_blocks(
     file: str, options: dict[str, Any], labels: Labels, ranges: Sequence[Range]
 ) -> list[NDArray[np.uint32]]:
-    """Return the rows of a file as codes, apart by the ranges of workers; others are left out."""
+    """Return the rows of a file as codes, separated by ranges of workers; others are left out."""
     blocks: list[list[NDArray[np.uint32]]] = [[] for _ in ranges]
     bounds = sorted({bound for each in ranges for bound in each} | {0, len(labels.workers)})
     place = {each.begin: at for at, each in enumerate(ranges)}
@@ -145,7 +145,7 @@ def hold_votes(
     blocks: Sequence[NDArray[np.uint32]], key: tuple[str, int], own: Range, n_items: int
 ) -> tuple[NDArray[np.int64], list[int]]:
     """Sort the votes of a range of workers and keep them in this process."""
-    # Their offsets, and how many rows each block has.
+    # Returns the offsets of workers, and the number of rows of each block.
     from distributed import get_worker
 
     rows = np.concatenate(blocks)
@@ -168,14 +168,14 @@ def hold_votes(
     return np.asarray(made[6]), [len(block) for block in blocks]
 
 
-_TASKS = 4  # groups of files a worker
-_TRIALS = 20  # of putting a shard on a worker
+_TASKS = 4  # groups of files per worker
+_TRIALS = 20  # attempts to place a shard on a worker
 _FAN = 8  # lists of labels that are united at a time
 
 
 @dataclass
 class FileShards:
-    """How shards are made of files, where they are, and the cluster that holds them."""
+    """How shards are made from files, where they are, and which cluster holds them."""
 
     session: Session
     listed: list[str]
@@ -188,7 +188,7 @@ class FileShards:
     loads: Any = None
     fit: str = field(default_factory=lambda: uuid4().hex)
     workers: list[str] = field(default_factory=list)
-    sources: list[list[str]] = field(default_factory=list)  # of every shard the files with its rows
+    sources: list[list[str]] = field(default_factory=list)  # the files with rows of each shard
 
     def find_labels(self) -> Labels:
         """Return the labels of all files, found in groups and united in a tree."""
@@ -207,7 +207,7 @@ class FileShards:
         return labels
 
     def assign(self, ranges: Sequence[Range]) -> NDArray[np.int64]:
-        """Read all rows, and hold every range's votes on a worker; offsets of all."""
+        """Read all rows, place every range's votes on a worker, and return all offsets."""
         self.ranges = list(ranges)
         there = sorted(self._sync(connected_workers(self.session.client)))
         self.workers = [there[at % len(there)] for at in range(len(self.ranges))]
@@ -232,14 +232,14 @@ class FileShards:
         await self._hold(at, worker, self._blocks([at], self.sources[at])[0])
 
     def _blocks(self, shards: Sequence[int], listed: Sequence[str]) -> list[list[Any]]:
-        """Of every shard its block of every one of these files, not there yet."""
+        """Return, for every shard, its blocks of the listed files that it does not hold yet."""
         submit = self.session.client.submit
         own = [self.ranges[at] for at in shards]
         read = [submit(coded_blocks, file, self.options, self.labels, own, pure=False) for file in listed]
         return [[submit(operator.getitem, each, at, pure=False) for each in read] for at in range(len(own))]
 
     async def _held(self, at: int, blocks: list[Any]) -> Any:
-        """Return offsets of a shard and rows by file, on its worker or, where that is lost, on another."""
+        """Return offsets and rows by file of a shard, on its worker or, if that is lost, on another."""
         for _ in range(_TRIALS):
             try:
                 return await self._hold(at, self.workers[at], blocks)
@@ -269,7 +269,7 @@ class FileShards:
             return waiting.result()
         except (*LOST, CrowdsiftError):
             raise
-        except Exception as error:  # of Dask: killed too often, cancelled
+        except Exception as error:  # of Dask: killed too often, or cancelled
             raise ResourceError(
                 f"the cluster cannot read the votes ({type(error).__name__}: {error!s:.200}); look "
                 "at the logs of its workers, they may lack memory"
@@ -286,11 +286,11 @@ class FileShards:
 
 
 def cluster_votes(session: Session, address: str, options: dict[str, Any], shards: int | None) -> Comparisons:
-    """Return votes in files, read by the workers of a cluster and held by them."""
+    """Return votes in files that the workers of a cluster read and hold."""
     if "://" not in address:
         address = os.path.abspath(os.path.expanduser(address))
     made = FileShards(session, [], options)
-    weakref.finalize(made, session.close, None)  # where no engine does it
+    weakref.finalize(made, session.close, None)  # for the case that no engine closes it
     listing = session.client.submit(files_at, address, pure=False)
     made.listed = made._sync(made._result(listing))
     labels = made.find_labels()

@@ -1,4 +1,4 @@
-"""A shard in a worker process: an engine over some votes, and what its passes leave behind.
+"""A shard in a worker process: an engine over some votes, and the objects that its passes leave.
 
 Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a handle with a number stands
 for it. The caller gives the numbers, so that the same calls on a rebuilt shard give the same objects the same numbers.
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
 _DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
-ENGINE = 0  # the number of the engine itself
+ENGINE = 0  # number of the engine itself
 
 
 @dataclass(frozen=True)
 class Handle:
-    """Stands for an object that stays with a shard."""
+    """A number that stands for an object that stays with a shard."""
 
     number: int
     function: bool = False
@@ -36,7 +36,7 @@ class Handle:
 class Call:
     """A method (or, without arguments, an attribute) of an object that a shard holds.
 
-    What the answer leaves behind is numbered from `first`; `free` are numbers no longer needed.
+    Objects that the call leaves are numbered from `first`; `free` are numbers no longer needed.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Recipe:
 
 
 def without_labels(votes: Comparisons) -> Comparisons:
-    """Return the votes as engines need them: how many items, and in which context each is."""
+    """Return the votes as engines need them, without labels: only the number of items, and contexts as codes."""
     items = np.full(votes.n_items, None, dtype=object)
     if votes.by:
         items[:] = [(context, j) for j, context in enumerate(votes.item_contexts.tolist())]
@@ -79,7 +79,7 @@ def without_labels(votes: Comparisons) -> Comparisons:
 
 @dataclass
 class Shard:
-    """An engine and what its passes left behind, by number."""
+    """An engine and the objects that its passes left, by number."""
 
     held: dict[int, Any] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class Shard:
         return cls({ENGINE: recipe.engine(read)})
 
     def call(self, call: Call) -> Any:
-        """Return the answer to a call; what stays here is a `Handle` in it."""
+        """Return the answer to a call; objects that stay here are replaced by a `Handle`."""
         for number in call.free:
             self.held.pop(number, None)
         found = getattr(self.held[call.number], call.name)
@@ -117,14 +117,14 @@ class Shard:
 
 
 def copied(value: Any, copies: dict[int, Any]) -> Any:
-    """Return an argument that stays as it is; the same array for all shards is copied once."""
+    """Return an argument that will not change; an array for all shards is copied once."""
     if isinstance(value, tuple):
         parts = [copied(part, copies) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if not isinstance(value, np.ndarray):
         return value
     if id(value) not in copies:
-        copies[id(value)] = (value, value.copy())  # the original is kept, and with it its id
+        copies[id(value)] = (value, value.copy())  # keeping the original keeps its id unique
     return copies[id(value)][1]
 
 

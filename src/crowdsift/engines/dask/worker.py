@@ -1,4 +1,4 @@
-"""What crowdsift adds to a worker of Dask: a place for shards, and calls that reach them directly.
+"""The part of crowdsift in a Dask worker: it stores shards and answers calls on them.
 
 Calls go from the client to the worker itself, not through the scheduler, and run beside the worker's event loop, which
 goes on to answer heartbeats.
@@ -19,16 +19,16 @@ from crowdsift.engines.shards import distinct_pairs
 from crowdsift.votes.comparisons import Comparisons
 
 NAME = "crowdsift-shards"
-_FORGOTTEN = 6 * 3600.0  # seconds after which shards whose client is gone are let go
+_FORGOTTEN = 6 * 3600.0  # seconds after which shards of a lost client are released
 
 
 class ShardPlugin(WorkerPlugin):  # type: ignore[misc]
-    """Shards of any number of fits, each known by the fit and its place in it."""
+    """Shards of any number of fits, each identified by the fit and its place in it."""
 
     name = NAME
 
     def setup(self, worker: Any) -> None:
-        """Take calls; a second fit finds the shards of the first as they are."""
+        """Accept calls; a second fit finds the shards of the first one unchanged."""
         there = getattr(worker, "_crowdsift", None)
         if there is None:
             there = _Shards(ThreadPoolExecutor(max(worker.state.nthreads, 1), "crowdsift"))
@@ -44,7 +44,7 @@ class _Shards:
         self._used: dict[str, float] = {}
 
     def keep(self, key: tuple[str, int], votes: Comparisons) -> None:
-        """Votes of a shard that this worker has read."""
+        """Keep votes of a shard that this worker has read."""
         self._used[key[0]] = time.monotonic()
         self._read[key] = votes
 
@@ -57,7 +57,7 @@ class _Shards:
         return await loop.run_in_executor(self._pool, self._do, what, (fit, shard), given)
 
     def _do(self, what: str, key: tuple[str, int], given: Any) -> Any:
-        """Answer a request about a shard; `lost` where this process no longer has it."""
+        """Answer a request about a shard; the answer is `lost` if this process no longer has it."""
         if what == "drop":
             self._drop(key[0])
             return "OK"
@@ -71,7 +71,7 @@ class _Shards:
             return {"answer": "OK"}
         if what in ("pairs", "votes"):
             return self._answer_from_votes(what, self._read.get(key), given)
-        if key not in self._shards:  # this process was restarted under the same address
+        if key not in self._shards:  # the process was restarted under the same address
             return {"lost": True}
         if what == "replay":
             self._shards[key].replay(*given)
@@ -79,7 +79,7 @@ class _Shards:
         return {"answer": to_serialize(self._shards[key].call(given))}
 
     def _answer_from_votes(self, what: str, votes: Comparisons | None, given: Any) -> Any:
-        """Return the pairs of a range of items, as numbers; or all votes, where they are few."""
+        """Return the pairs of a range of items as numbers, or all votes if they are few."""
         if votes is None:
             return {"lost": True}
         if what == "pairs":

@@ -1,4 +1,4 @@
-"""The passes on a GPU: PyTorch holds the votes, Triton kernels compute.
+"""Passes on a GPU: PyTorch holds the votes and Triton kernels compute.
 
 With TRITON_INTERPRET=1 Triton's interpreter runs the kernels on the CPU: slow, and meant for tests.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchEngine", "engine"]
 
-_FEW = 20_000  # votes for which threads of the CPU cost more than they bring
-_PART = 1 << 26  # votes whose items are joined into components at once
+_FEW = 20_000  # votes below which one thread of the CPU is fastest
+_PART = 1 << 26  # votes whose items are joined into components at a time
 
 
 def engine(comparisons: Comparisons, threads: int, device: str | None = None, needs: str = "slopes") -> TorchEngine:
@@ -58,7 +58,7 @@ class TorchEngine:
 
     @property
     def passes(self) -> float:
-        """The number of passes over all votes so far."""
+        """Return the number of passes over all votes so far."""
         return self._votes.counter.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:
@@ -78,8 +78,8 @@ class TorchEngine:
 
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
-    # Both items of a comparison take the lower label of the two, and every label takes that of its item, until none
-    # changes.
+    # Both items of a comparison take the smaller label of the two, and every label takes the label of its item, until
+    # none changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)
     while True:
         before = label

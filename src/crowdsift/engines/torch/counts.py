@@ -68,5 +68,5 @@ class TorchMargins(TorchOperator):
         return sums.total()
 
     def diagonal_there(self) -> Tensor:
-        """Nothing."""
+        """Return None: there is no diagonal."""
         return torch.zeros(self._votes.n_items, dtype=torch.float64, device=self._votes.device)

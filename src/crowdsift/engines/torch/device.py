@@ -1,4 +1,4 @@
-"""Choose the device, foresee its memory, and say what to do if it cannot be used."""
+"""Choose the device, predict its memory use, and say what to do if it cannot be used."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-# Bytes that the engine holds of a vote; and what the sites of sift add, each pair compared once: index and sort order
-# of pairs, sites before and after a pass, weights, variances and messages.
+# Bytes that the engine holds per vote, and those that the sites of sift add if each pair is compared once: index and
+# sort order of pairs, sites before and after a pass, weights, variances and messages.
 _VOTE_BYTES, _GRID_BYTES, _SIDE_BYTES = 40, 85, 40
 _MIN_CAPABILITY = (7, 0)  # the oldest compute capability for which Triton compiles
 
@@ -88,31 +88,31 @@ def _parsed(name: str) -> torch.device:
 
 
 def bytes_a_vote(needs: str, votes: Comparisons) -> int:
-    """Return about how many bytes a vote takes on the device at the peak of such a fit."""
+    """Return about how many bytes per vote such a fit takes on the device at its peak."""
     if needs == "grid":
         return _VOTE_BYTES + _GRID_BYTES + (_SIDE_BYTES if votes.sides_known else 0)
-    if needs == "likelihood":  # derivatives of every vote in d and p parameters of its worker
+    if needs == "likelihood":  # derivatives of every vote in d and in its worker's p parameters
         p = 1 + (0 if votes.features is None else votes.features.shape[1])
         return _VOTE_BYTES + 8 * (12 + 4 * p + 3 * p * p)
     return _VOTE_BYTES
 
 
 def make_room(device: torch.device, needed: int) -> None:
-    """Release GPU memory that this process holds and no longer uses, if less than that is free."""
+    """Release GPU memory that this process holds but no longer uses, if less than `needed` is free."""
     if device.type == "cuda" and needed > torch.cuda.mem_get_info(device)[0]:
         gc.collect()
         torch.cuda.empty_cache()
 
 
 def require_device_memory(device: torch.device, votes: int, each: int) -> None:
-    """Refuse, before any work, votes that do not fit into the memory of a GPU; with figures."""
+    """Raise an error with figures, before any work, if the votes do not fit into the memory of a GPU."""
     if device.type == "cuda" and votes * each > _free_memory(device):
         raise ResourceError(_too_much(device, votes, each))
 
 
 @contextmanager
 def memory_errors(device: torch.device, votes: int, each: int = 0) -> Iterator[None]:
-    """Replace an error for lack of device memory by one with figures that says what to do."""
+    """Replace an error for lack of device memory by one with figures and a remedy."""
     try:
         yield
     except torch.OutOfMemoryError:

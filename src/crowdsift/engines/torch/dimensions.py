@@ -1,7 +1,7 @@
 """The passes over votes in several dimensions on a device: two kernels, one by worker and one by item.
 
 See `crowdsift.engines.dimensions` for what each pass returns, and `cpp/include/crowdsift/dimensions.hpp` for the same
-arithmetic vote by vote. Sums are taken in a fixed order, so that two runs give the same bytes.
+arithmetic vote by vote. Sums have a fixed order, so that two runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-_BLOCK = 256  # votes of a program
+_BLOCK = 256  # votes per program
 _INNER = 2  # updates of votes and worker in a pass
-_BOUND, _SLOPE, _PREDICTION = 0, 1, 2  # what the kernel by worker computes of a vote
-_SIGNS = 0x5851F42D4C957F2D  # chooses the votes that are turned in the test of residuals
-_COLUMNS = 8  # that the test of residuals makes of a vector over items
+_BOUND, _SLOPE, _PREDICTION = 0, 1, 2  # quantity that the kernel by worker computes for a vote
+_SIGNS = 0x5851F42D4C957F2D  # chooses the votes that are reversed in the test of residuals
+_COLUMNS = 8  # columns of a product in the test of residuals
 _NEWTON_STEPS, _SETTLED = 30, 1e-7
 
 
@@ -151,7 +151,7 @@ def _by_vote(
         one_value, slope, bend = _slope(up, 1.0, offset, z, k)
         more, slope2, bend2 = _slope(down, -1.0, offset, z, k)
     value += one_value + more
-    if KIND == 2:  # a tie is what wins leave
+    if KIND == 2:  # a tie has the probability that wins leave
         won, lost = 1.0 / (1.0 + tl.exp(k * (offset - z))), 1.0 / (1.0 + tl.exp(k * (z + offset)))
         value = tl.where(tied, n * tl.log(tl.maximum(1.0 - won - lost, 1e-300)), value)
     tl.store(values + i, tl.where(there, value, 0.0), mask=inside)
@@ -242,7 +242,7 @@ def _by_item(
     W: tl.constexpr,
     B: tl.constexpr,
 ):
-    """Sum w M_s over the votes of an item: its product with differences of v, or as it is with the slopes."""
+    """Sum w M_s over the votes of an item: its product with differences of v, or itself and the slopes."""
     item = (tl.program_id(0) * W + tl.arange(0, W)).to(tl.int64)
     real = item < n_items
     begin = tl.load(start + item, mask=real, other=0)
@@ -343,9 +343,10 @@ def _by_residual(
 
 
 def _sizes(device: torch.device, rows: int, groups: int, wide: int) -> tuple[int, dict[str, int]]:
-    """Return the number of programs, and how many groups and rows each holds at once."""
+    """Return the number of programs, and how many groups and rows each processes at once."""
     few = max(1024 // wide**2, 4)
-    if device.type == "cpu":  # Triton's interpreter takes its time by the operation, not by the number
+    # the time of Triton's interpreter grows with the number of operations, not with their size
+    if device.type == "cpu":
         W, B = triton.next_power_of_2(min(max(groups, 1), 64)), few
     else:
         W, B = 1, min(max(triton.next_power_of_2(rows // max(groups, 1)), 16), few)
@@ -353,7 +354,7 @@ def _sizes(device: torch.device, rows: int, groups: int, wide: int) -> tuple[int
 
 
 class VoteSlopes(NamedTuple):
-    """Of every vote the value, and its slope and curvature in z."""
+    """The value of every vote, and its slope and curvature in z."""
 
     values: Tensor
     slopes: Tensor
@@ -363,7 +364,7 @@ class VoteSlopes(NamedTuple):
 class Groups(NamedTuple):
     """Votes by item (each twice, as of its second item from the number of votes on) or by pair.
 
-    Of every group the rows of `order` from its place in `start` on, with the other item and the worker.
+    The rows of a group are those of `order` from its entry in `start` on, with the other item and the worker.
     """
 
     start: Tensor
@@ -465,7 +466,7 @@ class TorchDimensions:
     def response(
         self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
     ) -> Vector:
-        """Return the curvature with weights eliminated, by the compiled core: it is wanted of few items alone."""
+        """Return the curvature with weights eliminated, from the compiled core; only few items need it."""
         from crowdsift.engines.cpu import engine
 
         core = engine(self._comparisons, thread_count(None)).dimensions
@@ -617,14 +618,14 @@ class TorchDimensions:
 
 
 def _starts(keys: Tensor, count: int) -> Tensor:
-    """Return where the rows of each key begin if rows are sorted by key, and the end of the last."""
+    """Return the first row of each key if rows are sorted by key, and the end of the last."""
     start = torch.zeros(count + 1, dtype=torch.int64, device=keys.device)
     torch.cumsum(torch.bincount(keys, minlength=count), 0, out=start[1:])
     return start
 
 
 def _grouped(keys: Tensor, count: int, other: Tensor, worker: Tensor) -> Groups:
-    """Return rows by key, in their order within each."""
+    """Return rows grouped by key, in their original order within each group."""
     order = torch.argsort(keys, stable=True)
     return Groups(_starts(keys, count), order.to(torch.int32), other[order], worker[order])
 
@@ -647,7 +648,7 @@ def _inverted(H: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _posterior(A: Tensor, b: Tensor, free: slice, mean: Tensor, P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log evidence, mean and second moments of weights of which those outside `free` are 0."""
+    """Return log evidence, mean and second moments of weights; those outside `free` are 0."""
     m, M = torch.zeros_like(b), torch.zeros_like(A)
     P, mean = P[free, free], mean[free]
     V, log_determinant = _inverted(P + A[:, free, free])
@@ -688,7 +689,7 @@ def _moments(A: Tensor, b: Tensor, crowd: Any, D: int, voters: int) -> tuple[Ten
 
 
 def _laplace(votes_at: Any, start: Tensor, begin: int, mean: Tensor, P: Tensor) -> Tensor:
-    """Return log mean likelihoods over weights N(mean, P⁻¹) about the mode; weights before `begin` are 0."""
+    """Return log mean likelihoods over weights N(mean, P⁻¹) by Laplace; weights before `begin` are 0."""
     a = start.clone()
     a[:, :begin] = 0.0
     P, mean = P[begin:, begin:], mean[begin:]
@@ -713,7 +714,7 @@ def _laplace(votes_at: Any, start: Tensor, begin: int, mean: Tensor, P: Tensor) 
 
 
 class TorchBlocks(TorchOperator):
-    """The matrix over items and dimensions that a pass leaves."""
+    """The matrix over items and dimensions that a pass returns."""
 
     def __init__(self, passes: TorchDimensions, D: int, a: Tensor, M: Tensor, at: VoteSlopes) -> None:
         super().__init__(passes.votes.device)
@@ -739,7 +740,7 @@ class TorchBlocks(TorchOperator):
 
 
 class TorchResiduals(TorchOperator):
-    """Products of the residuals of votes; votes without a residual are left away."""
+    """Products of the residuals of votes; votes without a residual are left out."""
 
     def __init__(self, passes: TorchDimensions, rows: Tensor, r: Tensor) -> None:
         super().__init__(passes.votes.device)

@@ -1,7 +1,7 @@
 """Pólya-Gamma expectation maximisation on a device: passes, their Triton kernels, whole M-steps.
 
 If votes are few, an M-step spends its time launching kernels: its alternations are recorded as graphs, and the host
-asks once at its end whether all solves have converged.
+checks convergence once, at its end.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-# Up to these sizes an M-step spends its time launching kernels, so it is recorded as a graph.
+# Up to these sizes an M-step spends most of its time launching kernels, so it is recorded as a graph.
 _MAX_RECORDED_VOTES, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18
 _BLOCK, _VOTES = 256, 1024
 _EACH = 4  # steps of conjugate gradients in a graph
-_SHIFT, _RIDGE = 5, 7  # places in the state of a solve
+_SHIFT, _RIDGE = 5, 7  # indices in the state of a solve
 
 
 class TorchEM:
@@ -112,7 +112,7 @@ def _e_step(first, second, worker, y, n, scores, slopes, omega, values, precisio
 
 @triton.jit
 def _regress(offsets, first, second, y, n, omega, scores, slopes, ridge, B: tl.constexpr):
-    """Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge) of a worker."""
+    """Compute Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge) of a worker."""
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     top, bottom = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
@@ -130,7 +130,7 @@ def _regress(offsets, first, second, y, n, omega, scores, slopes, ridge, B: tl.c
 
 @triton.jit
 def _system(first, second, worker, y, n, omega, slopes, up, weight, sums, count, B: tl.constexpr):
-    """slope²·n·E[ω] of every vote, and slope·n(y - ½) to its items, in fixed point."""
+    """Compute slope²·n·E[ω] of every vote, and add slope·n(y - ½) to its items, in fixed point."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     t = tl.load(slopes + tl.load(worker + i, mask=good, other=0), mask=good, other=0.0)
@@ -163,7 +163,7 @@ def _items(
     state,
     B: tl.constexpr,
 ):
-    """Of an item: weights slope²·n·E[ω] by entry, right-hand side, diagonal, residual at x."""
+    """Compute an item's weights slope²·n·E[ω] by entry, right-hand side, diagonal, and residual at x."""
     item = tl.program_id(0)
     begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
     total, flow = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
@@ -190,7 +190,7 @@ def _items(
 
 @triton.jit
 def _centre(x, state, found, count, B: tl.constexpr):
-    """X about its mean; the most steps of a solve, and whether one has not come to its end."""
+    """Compute x minus its mean, the most steps of a solve, and whether one has not converged."""
     total = tl.zeros([B], tl.float64)
     for at in range(0, count, B):
         i = at + tl.arange(0, B)
@@ -205,7 +205,7 @@ def _centre(x, state, found, count, B: tl.constexpr):
 
 
 class _MStep:
-    """Whole M-steps of the same votes: solves for scores and regressions of workers, in turn."""
+    """Whole M-steps for the same votes: solves for scores and regressions of workers, in turn."""
 
     def __init__(self, votes: VoteTensors) -> None:
         self._votes, device = votes, votes.device
@@ -216,7 +216,7 @@ class _MStep:
         self._begin = Recorded(self._start, device)
         self._steps = Recorded(lambda: one_step(at), device, _EACH)
         self._end = Recorded(self._finish, device)
-        self._usual = 2  # graphs of steps that a solve took last, at most
+        self._usual = 2  # most graphs of steps that a recent solve needed
 
     def alternate(
         self,
@@ -231,8 +231,8 @@ class _MStep:
     ) -> tuple[Vector, Vector, bool]:
         """Alternate scores given slopes and slopes given scores; return whether all solves converged.
 
-        All solves get as many steps as the longest of the last M-step took; should that be too few the M-step is done
-        again with more.
+        All solves get as many steps as the longest of the last M-step needed. If that is too few, the M-step is
+        repeated with more.
         """
         at, n = self._at, len(self._at.x)
         self._omega.copy_(omega)
@@ -250,7 +250,7 @@ class _MStep:
                 self._end.play()
             joined = torch.cat([self._found, at.x, self._slopes]).cpu().numpy()
             steps, unsolved = joined[:2]
-            enough = not unsolved or steps < _EACH * self._usual  # else no direction was left
+            enough = not unsolved or steps < _EACH * self._usual  # otherwise no direction was left
             if enough or _EACH * self._usual >= most:
                 self._usual = int(1.2 * steps) // _EACH + 1
                 return joined[2 : 2 + n].copy(), joined[2 + n :].copy(), not unsolved
@@ -295,7 +295,7 @@ class _MStep:
 
 
 def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return n·E[ω] of every vote; log-likelihood and Σ n·E[ω]."""
+    """Return n·E[ω] of every vote, the log-likelihood, and Σ n·E[ω]."""
     omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
     count = triton.cdiv(len(votes), _VOTES)
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 # Up to these numbers of items a dense inverse is as fast as the sparse one of the CPU engine: _DENSE_ITEMS if the call
-# may be costly, _FEW_ITEMS if it must be cheap. Both engines then take the same way.
+# may be costly, _FEW_ITEMS if it must be cheap. So both engines choose the same method.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
 _COSTLY = 5e7
 _BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once
@@ -81,7 +81,7 @@ class DenseFactoriser:
 
 @triton.jit
 def _vote(i, good, first, second, y, n, centre, v):
-    """n·e and e of votes, e being 2y - 1 less the worker's mean answer; and differences of v."""
+    """Compute n·e and e of votes, with e = 2y - 1 less the worker's mean answer, and differences of v."""
     e = 2.0 * tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 1.0 - centre
     a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
     d = tl.load(v + a, mask=good, other=0.0) - tl.load(v + b, mask=good, other=0.0)
@@ -90,7 +90,7 @@ def _vote(i, good, first, second, y, n, centre, v):
 
 @triton.jit
 def _own(offsets, first, second, y, n, centre, v, own, B: tl.constexpr):
-    """Σ n·e·d over the votes of a worker."""
+    """Compute Σ n·e·d over the votes of a worker."""
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     middle, total = tl.load(centre + worker), tl.zeros([B], tl.float64)
@@ -103,7 +103,7 @@ def _own(offsets, first, second, y, n, centre, v, own, B: tl.constexpr):
 
 @triton.jit
 def _to_items(first, second, worker, y, n, centre, v, own, up, sums, count, B: tl.constexpr):
-    """n·e·(own - e·d) of every vote to its first item and, of opposite sign, to its second."""
+    """Add n·e·(own - e·d) of every vote to its first item and subtract it from its second."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     who = tl.load(worker + i, mask=good, other=0)
@@ -135,7 +135,7 @@ class TorchCorrelations(TorchOperator):
         own = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
         given = votes.y, votes.n, self._centre, v
         _own[(votes.n_workers,)](votes.offsets, votes.first, votes.second, *given, own, B=_BLOCK)
-        # |e| is at most 2, and |d| twice the largest of v.
+        # |e| is at most 2, and |d| at most twice the largest of v.
         bound = votes.heaviest * (2.0 * own.abs().max() + 16.0 * v.abs().max())
         scale = FixedPoint(bound, votes.most_of_item)
         sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-_AT_ONCE = 1024  # workers of which the second derivatives are decomposed in one call
+_AT_ONCE = 1024  # workers whose second derivatives are decomposed in one call
 
 
 class TorchLikelihood:
@@ -56,7 +56,7 @@ class TorchLikelihood:
         bounds: tuple[float, float],
         tolerance: float = 1e-9,
     ) -> Vector:
-        """Every worker's parameters given the scores, by damped Newton steps all at once."""
+        """Return every worker's parameters given the scores, by damped Newton steps of all at once."""
         votes, (m, p) = self._votes, theta.shape
         r, now, middle = (votes.numbers(v) for v in (scores, theta, centre))
         damping = torch.zeros(m, dtype=torch.float64, device=votes.device)
@@ -66,7 +66,7 @@ class TorchLikelihood:
             slope = torch.where(held, 0.0, gradient)
             if m == 0 or p == 0:
                 break
-            # Who is settled stays where it is, and who is nowhere, at scores beyond all numbers.
+            # Converged workers stay where they are, and so do those with infinite values.
             known = torch.isfinite(hessian).flatten(1).all(dim=1)
             open_ = known & (slope.abs().amax(dim=1) > tolerance)
             if not bool(open_.any()):
@@ -114,13 +114,13 @@ def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
         return slope / size
     if hessian.shape[1] == 2:
         return _newton_step_of_two(hessian, damping, slope)
-    # The library's workspace is half a megabyte a matrix: not for all workers at once.
+    # The library's workspace is half a megabyte per matrix: too much for all workers at once.
     parts = zip(*(each.split(_AT_ONCE) for each in (hessian, damping, slope)), strict=True)
     return torch.cat([_newton_step_of_many(*part) for part in parts])
 
 
 def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """Return the same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
+    """Return `_newton_step` for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
     middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
     half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
     low, high = (1.0 / (each.abs().clamp(min=1e-8) + damping) for each in (middle - half, middle + half))
@@ -132,7 +132,7 @@ def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tens
 
 
 def _newton_step_of_many(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """Return the same for any number of parameters."""
+    """Return `_newton_step` for any number of parameters."""
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     size = eigenvalues.abs().clamp(min=1e-8) + damping[:, None]
     inner = torch.einsum("skj,sk->sj", vectors, slope) / size
@@ -143,7 +143,7 @@ def _newton_step_of_many(hessian: Tensor, damping: Tensor, slope: Tensor) -> Ten
 class TorchSchur:
     """Second derivatives a (in d) and b (in d and θ) of every vote, in single precision.
 
-    So they are on the CPU: where a likelihood has many maxima both then take the same steps.
+    The CPU engine uses the same precision: if a likelihood has many maxima, both take the same steps.
     """
 
     def __init__(self, votes: VoteTensors, a: Tensor, b: Tensor) -> None:

@@ -27,7 +27,7 @@ class Derivatives(NamedTuple):
 
 
 def logistic(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-likelihood y·log σ(η) + (1 - y)·log σ(-η), and its derivatives in η."""
+    """Return y·log σ(η) + (1 - y)·log σ(-η), and its derivatives in η."""
     p, q = torch.sigmoid(eta), torch.sigmoid(-eta)
     small = torch.log1p(torch.exp(-eta.abs()))
     value = -y * (torch.clamp(-eta, min=0.0) + small) - (1.0 - y) * (eta.clamp(min=0.0) + small)
@@ -43,7 +43,7 @@ def _probit(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _normal_tail(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Log Φ(z) and φ(z)/Φ(z); the scaled complementary error function does not underflow."""
+    """Return log Φ(z) and φ(z)/Φ(z), by the scaled complementary error function, which does not underflow."""
     tail = torch.special.erfcx(-z.clamp(max=0.0) / math.sqrt(2.0))
     below = torch.log(0.5 * tail) - 0.5 * z**2
     above = torch.log1p(-0.5 * torch.special.erfc(z.clamp(min=0.0) / math.sqrt(2.0)))

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# Steps of conjugate gradients between two looks at the residual, which make a GPU wait.
+# Steps of conjugate gradients between two checks of the residual, for which a GPU must wait.
 _STEPS = 8
 # Up to these sizes the steps of a solve are recorded once and replayed.
 _MAX_RECORDED_PAIRS, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18
 
 
 class TorchOperator(ABC):
-    """A symmetric matrix over items; subclasses define products and the diagonal."""
+    """A symmetric matrix over items; subclasses define its products and diagonal."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     @abstractmethod
     def product(self, v: Tensor) -> Tensor:
-        """Return the product with a tensor."""
+        """Return the product with a tensor, as a tensor."""
 
     @abstractmethod
     def diagonal_there(self) -> Tensor:
@@ -71,9 +71,9 @@ class TorchOperator(ABC):
 def conjugate_gradients(
     product: Callable[[Tensor], Tensor], inverse: Tensor, rhs: Tensor, x: Tensor, shift: float, goal: float, most: int
 ) -> tuple[Tensor, int, float]:
-    """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual."""
-    # `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host checks only every
-    # few steps whether to go on, and steps after convergence change nothing. Stops if A is not positive along a
+    """Solve (A + shift I) x = rhs to a residual of `goal`; return x, steps, squared residual."""
+    # `inverse` is the inverse of the preconditioner's diagonal. Step lengths stay on the device; the host checks only
+    # every few steps whether to go on, and steps after convergence change nothing. Stops if A is not positive along a
     # direction.
     residual = rhs - product(x) - shift * x
     direction = inverse * residual
@@ -102,8 +102,8 @@ def conjugate_gradients(
 class PairLaplacian(TorchOperator):
     """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may occur more than once.
 
-    `most` is the largest number of entries of an item. `solvers` holds what solves with the same pairs share. `runs` is
-    true if the pairs of a lower item stand together.
+    `most` is the largest number of entries of an item. `solvers` caches what solves with the same pairs share. `runs`
+    says that the pairs of a lower item are contiguous.
     """
 
     def __init__(

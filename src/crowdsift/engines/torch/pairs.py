@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.numeric import Vector
 
-# With more pairs than this their numbers are in single precision.
+# With more pairs than this, values per pair are in single precision.
 _MAX_DOUBLE_PAIRS = 20_000_000
 
 
@@ -40,18 +40,18 @@ class PairState:
         self._a = self._H = zeros
         self._effect = 0.0
         self._to_low = self._to_high = zeros[:0]
-        self._messages: PairMessages | None = None  # where belief propagation stays on the device
+        self._messages: PairMessages | None = None  # set if belief propagation stays on the device
         self._diagonal: Tensor | None = None
         self._low, self._high, self.count = rows.pairs.low, rows.pairs.high, count
 
     def copy(self) -> Self:
-        """Return the same once more, its messages apart: they change in place."""
+        """Return a copy that shares tensors, but not messages, which change in place."""
         clone = copy(self)
         clone._messages = None if self._messages is None else self._messages.copy()
         return clone
 
     def suspend(self) -> None:
-        """No sums, variances and messages; `system` and the calls after it compute them again."""
+        """Release sums, variances and messages; `system` and the calls after it compute them again."""
         self._V, self._messages, none = None, None, self._a[:0]
         self._to_low = self._to_high = none
         if self.count > _MAX_DOUBLE_PAIRS:
@@ -107,7 +107,7 @@ class PairState:
             self._V = torch.tensor(variances, dtype=self._real, device=self._a.device)
 
     def rescale(self, factor: float) -> None:
-        """V and the pair effect for scores divided by the factor."""
+        """Convert V and the pair effect to scores divided by the factor."""
         self._V = None if self._V is None else self._V / factor**2
         self._a, self._H = self._a * factor**2, self._H * factor
         self._effect = self._effect / factor**2
@@ -118,7 +118,7 @@ class PairState:
             self._to_low = self._to_high = torch.zeros_like(W)
         if last:
             return self._last_sweep(W, precision)
-        # A message far above every weight has no proper Gaussian.
+        # A message far above every weight does not belong to a proper Gaussian.
         bound = FAR_ABOVE * _largest(W).to(torch.float64)
         self._to_low, self._to_high, sums, found = sweep(
             self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound, self._pairs.most

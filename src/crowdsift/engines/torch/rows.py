@@ -1,4 +1,4 @@
-"""What has a site: the votes by outcome, a soft one as a win and a loss, and their pairs."""
+"""Votes with a site, by outcome: a soft outcome is a win and a loss; and the pairs of these votes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.triton_counts import CountRoom
     from crowdsift.engines.torch.votes import VoteTensors
 
-_NEAR = 1 << 20  # items of whom a few numbers each stay in the cache of a GPU
-_CHUNK = 256  # votes of one worker that one program of a kernel goes through, at most
-_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types holds at once
+_NEAR = 1 << 20  # items of which a few numbers each fit into the cache of a GPU
+_CHUNK = 256  # most votes of one worker for one program of a kernel
+_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # numbers that a pass over votes and types holds at once
 
 
 class PairIndex(NamedTuple):
-    """Compared pairs, the lower item first, in rising order: by ranges of the higher item.
+    """Compared pairs, lower item first, sorted by ranges of the higher item.
 
-    In a range of a million higher items pairs are in the order of the lower ones. So what is read of lower items and
-    added to them is next to each other, and of higher ones near in memory.
+    Within a range of a million higher items, pairs are sorted by the lower item. So accesses to lower items are
+    contiguous, and those to higher items are close in memory.
 
-    `degrees` is how many pairs an item has, `most` the largest of them. The rows on a pair are those of `order` from
-    its place in `offsets` on.
+    `degrees` is the number of pairs of each item, `most` the largest of these. The rows on a pair are those of `order`
+    from its place in `offsets` on.
     """
 
     low: Tensor
@@ -41,26 +41,26 @@ class PairIndex(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """Runs of rows of one worker each, at most so long; `most` is how many a worker has."""
+    """Runs of rows of one worker each, of limited length; `most` is the largest number of runs of a worker."""
 
     worker: Tensor
     begin: Tensor
     end: Tensor
     most: int
-    first: Tensor  # of every worker the number of its first chunk, and of the last that follows
+    first: Tensor  # the first chunk of every worker, then the end of the last
 
 
 class SiteRows:
-    """Rows with a site, by worker: pair, sign, kind and weight; the same for all runs.
+    """Rows with a site, by worker: pair, sign, kind and weight; shared by all runs of a fit.
 
     `sign` is +1 where the winner is the lower item. `kind` is 1 where the first item won, -1 where the second did, 2
-    for a tie. Of every worker the rows begin at `offsets`.
+    for a tie. The rows of each worker begin at `offsets`.
     """
 
     def __init__(self, votes: VoteTensors, ties: bool) -> None:
         self.device, self.votes = votes.device, votes
         self._chunks: Chunks | None = None
-        self.rooms: dict[object, CountRoom] = {}  # of counts of types; see `triton_counts`
+        self.rooms: dict[object, CountRoom] = {}  # caches for counts of types; see `triton_counts`
         y = votes.y
         tied = (y == 0.5) & ties
         won, lost = (y > 0) & ~tied, (y < 1) & ~tied
@@ -100,7 +100,7 @@ class SiteRows:
             yield slice(begin, min(begin + size, len(self)))
 
     def counted(self, before_gold: int, *, numbers: bool = False) -> Tensor:
-        """Workers with votes, those before gold; as 0 and 1 in `numbers`."""
+        """Return whether each worker has votes and is not gold, as 0 and 1 if `numbers` is set."""
         if before_gold not in self._counted:
             mask = self.held > 0
             mask[before_gold:] = False
@@ -125,20 +125,20 @@ class SiteRows:
         return Chunks(worker, begin, end, int(each.max()) if len(each) else 0, bounds)
 
     def side(self, rows: slice, before_gold: int) -> Tensor:
-        """Return +1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
+        """Return +1 if the winner stood first (ties: the first item), -1 if second, 0 for gold."""
         x = torch.where(self.kind[rows] == -1, -1.0, 1.0)
         return torch.where(self.worker[rows] < before_gold, x, 0.0).to(torch.float64)
 
 
 def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
-    """Return pairs by the range of the higher item, then the lower item, then the place in the range."""
+    """Return sort keys of pairs: range of the higher item, then lower item, then place in the range."""
     low, high = torch.minimum(one, two).to(torch.int64), torch.maximum(one, two)
     found: Tensor = low.add_(torch.div(high, near, rounding_mode="floor"), alpha=n_items)
     return found.mul_(near).add_(high % near)
 
 
 def _pairs(first: Tensor, second: Tensor, n_items: int) -> tuple[PairIndex, Tensor]:
-    """Return the pairs that are compared, and the number of every row's."""
+    """Return the compared pairs, and the pair of every row."""
     near = n_items if n_items <= 2 * _NEAR else _NEAR
     key, order = torch.sort(_key(first, second, n_items, near), stable=True)
     new = torch.ones(len(key), dtype=torch.bool, device=key.device)

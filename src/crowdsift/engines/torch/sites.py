@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-_NUMBERS = 1 << 25  # of workers and types, at a time
+_NUMBERS = 1 << 25  # numbers of workers and types processed at a time
 
 
 def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector, device: torch.device) -> Vector:
-    """As `solvers.ep.summaries.quantiles`, which is the specification, has them."""
+    """Return quantiles as `solvers.ep.summaries.quantiles`, which is the specification."""
     x, mass, held, at = (to_device(values, device) for values in (points, masses, atom, levels))
     return to_host(_quantiles(x, mass, at, held[:, None]))
 
@@ -68,7 +68,7 @@ def _quantiles(x: Tensor, mass: Tensor, levels: Tensor, held: Tensor) -> Tensor:
 
 
 def _posteriors(types: TypeState, prior: Vector) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield reliabilities and their masses, of some workers at a time."""
+    """Yield reliabilities and their masses, for some workers at a time."""
     count, n_types = types.messages.shape
     workers = torch.arange(count, device=types.messages.device)
     each = max(_NUMBERS // n_types, 1)
@@ -149,7 +149,7 @@ class TorchSites:
         return TypePosteriors(to_host(self._types.reliabilities(numbers)), to_host(masses))
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
-        """Return quantiles of posteriors over types, where there are many of them."""
+        """Return quantiles of posteriors over types if there are many workers."""
         return quantiles(points, masses, levels, atom, self._votes.device)
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
@@ -179,21 +179,21 @@ class TorchSites:
         return torch.cat(parts).numpy() if parts else None
 
     def idle_threads(self) -> int:
-        """All of them while a GPU works."""
+        """Return all threads while a GPU works."""
         return available_threads() if self._votes.device.type == "cuda" else 1
 
     def refine(self) -> float:
         return float(self._types.refine())
 
     def pair_sums(self) -> Vector:
-        """Return nothing: this engine is never one of several shards, which have pairs in common."""
+        """Return nothing: this engine is never a shard, so no pairs are shared."""
         return np.zeros((0, 2))
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
         return self._pairs.system(self._tau, self._nu, pair_effect)
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
-        """Belief propagation to its end without a word to the host; None where that cannot be."""
+        """Run belief propagation to its end without synchronising with the host; None if impossible."""
         return self._pairs.loopy_bp(tolerance, sweeps, fresh)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
@@ -278,7 +278,7 @@ class TorchSites:
         for part in rows.parts():
             E, V = (x.index_select(0, rows.worker[part]) for x in sides)
             t, h = state.side_tau[part].double(), state.side_nu[part].double()
-            rest = torch.clamp(1.0 - t * V, min=LEAST_DENOMINATOR)  # of the cavity of γ
+            rest = torch.clamp(1.0 - t * V, min=LEAST_DENOMINATOR)  # denominator of the cavity of γ
             log_site = 0.5 * torch.log(rest) + 0.5 * (2.0 * E * h - t * E * E - V * h * h) / rest
             logs[part] = rows.n[part] * log_site
         return state, evidence - exact_sum(rows.worker, logs, m, rows.most_of_worker)
@@ -295,7 +295,7 @@ class TorchSites:
         return sums[0], sums[1]
 
     def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:
-        """Return priors of all workers, gold included, where they have their own."""
+        """Return the priors of all workers, gold included, from those given per worker."""
         if own is None:
             return None
         common = self._votes.numbers(prior).expand(self._votes.n_gold, -1)

@@ -1,6 +1,6 @@
 """The logistic model with a slope for every worker, on a device.
 
-All in double precision; a program of a Triton kernel takes a worker, or a block of votes.
+All is in double precision; a program of a Triton kernel processes one worker, or one block of votes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-# With more votes than this the Hessian keeps its numbers in single precision.
+# With more votes than this, the Hessian holds its numbers in single precision.
 _MAX_DOUBLE_VOTES = 50_000_000
 _BLOCK, _VOTES = 128, 1024
-_MAX_STEPS = 60  # Newton steps of a slope; bisection alone would have ended
+_MAX_STEPS = 60  # Newton steps of a slope; bisection alone would have converged by then
 
 
 class TorchSlopes:
@@ -116,7 +116,7 @@ def _difference(i, good, first, second, scores):
 
 @triton.jit
 def _halves(x):
-    """σ(x), σ(-x) and log(1 + e^-|x|)."""
+    """Return σ(x), σ(-x) and log(1 + e^-|x|)."""
     small = tl.exp(-tl.abs(x))
     big = 1.0 / (1.0 + small)
     less = small * big
@@ -125,7 +125,7 @@ def _halves(x):
 
 @triton.jit
 def _sums_of_worker(s, begin, end, first, second, y, n, scores, B: tl.constexpr):
-    """Σ n(y - p)d and Σ n·p(1 - p)d² over the votes of a worker, at a slope."""
+    """Compute Σ n(y - p)d and Σ n·p(1 - p)d² over the votes of a worker, at a slope."""
     slope, information = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for at in range(begin, end, B):
         i = at + tl.arange(0, B)
@@ -142,8 +142,8 @@ def _sums_of_worker(s, begin, end, first, second, y, n, scores, B: tl.constexpr)
 @triton.jit
 def _settle(offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr, B: tl.constexpr):
     """Find the slope of a worker by Newton steps inside a bracket, and the curvature there."""
-    # The gradient falls in the slope, so its sign says on which side the optimum is. A step that would leave the
-    # bracket, or is more than half of the one before, is replaced by the middle.
+    # The gradient decreases in the slope, so its sign says on which side the optimum is. A step that would leave the
+    # bracket, or is longer than half of the one before, is replaced by the middle.
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     mean, precision, last = tl.load(prior), tl.load(prior + 1), tl.load(prior + 2)
@@ -172,7 +172,7 @@ def _settle(offsets, first, second, y, n, scores, start, prior, slopes, curvatur
 def _derive(
     first, second, worker, y, n, scores, slopes, up, sums, a_out, b_out, values, a_most, b_most, count, B: tl.constexpr
 ):
-    """Value, gradient and the Hessian's numbers a and b of a block of votes."""
+    """Compute value, gradient and the Hessian's numbers a and b of a block of votes."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -197,7 +197,7 @@ def _derive(
 
 @triton.jit
 def _couple(offsets, first, second, b, v, inverse, u, B: tl.constexpr):
-    """Σ b·(v[first] - v[second]) over the votes of a worker, times its inverse."""
+    """Compute Σ b·(v[first] - v[second]) over the votes of a worker, times its inverse."""
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     total = tl.zeros([B], tl.float64)
@@ -211,7 +211,7 @@ def _couple(offsets, first, second, b, v, inverse, u, B: tl.constexpr):
 
 @triton.jit
 def _spread(first, second, worker, a, b, v, u, up, sums, count, B: tl.constexpr):
-    """a·(v[first] - v[second]) - b·u of every vote, to its items."""
+    """Add a·(v[first] - v[second]) - b·u of every vote to its items."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     d = _difference(i, good, first, second, v)
@@ -224,7 +224,7 @@ def _spread(first, second, worker, a, b, v, u, up, sums, count, B: tl.constexpr)
 
 
 class _Derivatives(NamedTuple):
-    """Log-likelihood, its gradient in the scores, and the largest of the Hessian's numbers."""
+    """Log-likelihood, its gradient in the scores, and the largest numbers of the Hessian."""
 
     value: Tensor
     gradient: Tensor
@@ -233,7 +233,7 @@ class _Derivatives(NamedTuple):
 
 
 def _settled(votes: VoteTensors, scores: Tensor, start: Tensor, prior: SlopePrior) -> tuple[Tensor, Tensor]:
-    """Every slope at its optimum, and the curvature there, prior included."""
+    """Return every slope at its optimum, and the curvature there, prior included."""
     slopes, curvature = torch.empty_like(start), torch.empty_like(start)
     exact = votes.numbers([prior.mean, prior.precision, prior.last_step])  # not rounded
     _settle[(votes.n_workers,)](

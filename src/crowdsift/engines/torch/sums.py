@@ -1,8 +1,8 @@
-"""Sums by item, worker or pair that give the same bytes in any order of adding.
+"""Sums by item, worker or pair whose bytes do not depend on the order of summation.
 
-Values are added as whole multiples of a power of two, in integers of 64 bits: on a device many threads add at once, in
-no fixed order, and only sums of integers do not depend on it. The power is the smallest for which no sum can overflow,
-so that the rounding of a value is at most 2⁻⁶² of the largest possible sum, finer than that of a sum in double
+Values are added as multiples of a power of two, in integers of 64 bits. On a device many threads add at the same time,
+in no fixed order, and only sums of integers are then reproducible. The power is the smallest for which no sum can
+overflow, so that the rounding of a value is at most 2⁻⁶² of the largest possible sum, less than that of a sum in double
 precision.
 """
 
@@ -17,7 +17,7 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-_PART = 1 << 26  # values that are turned into integers at once
+_PART = 1 << 26  # values converted to integers at a time
 
 
 @triton.jit
@@ -31,7 +31,7 @@ def _powers(bound, out, bits):
 
 
 class FixedPoint:
-    """`up`, a power of two, and its inverse: `most` values up to `bound` add up to below 2⁶²."""
+    """`up`, a power of two, and its inverse, such that `most` values up to `bound` sum to less than 2⁶²."""
 
     def __init__(self, bound: Tensor, most: int) -> None:
         powers = torch.empty(2, dtype=torch.float64, device=bound.device)
@@ -49,7 +49,7 @@ class FixedPoint:
 
 
 class ExactSum:
-    """Sum values by index: at most `most` of them to an index, none larger than `bound`.
+    """Sum values by index: at most `most` per index, none larger than `bound`.
 
     If the bound is not finite, neither are the sums.
     """
@@ -71,7 +71,7 @@ class ExactSum:
 
 
 def exact_sum(index: Tensor, values: Tensor, size: int, most: int) -> Tensor:
-    """Return the sums of values (an entry or a row each) by index, at most `most` to one."""
+    """Return the sums of values (an entry or a row each) by index, with at most `most` values per index."""
     bound = values.abs().max() if values.numel() else values.new_zeros(())
     sums = ExactSum((size, *values.shape[1:]), most, bound)
     sums.add(index, values)

@@ -1,7 +1,7 @@
 """Belief propagation over pairs that stays on the device: sweeps, then variances of pairs.
 
 A sweep changes messages in place, since a pair reads its own messages only; sums per item are in fixed point. Sweeps
-after the last one that is needed find that out by themselves and do nothing, so the host asks once for several.
+after convergence detect it and do nothing, so the host checks once for several sweeps.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK = 1024
-FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
+FAR_ABOVE = 1024.0  # multiple of the largest weight above which no message belongs to a proper Gaussian
 
 
 @triton.jit
 def _ready(found, sweep):
-    """Whether a sweep is still needed: the one before moved messages, and none was improper."""
+    """Return whether another sweep is needed: the last one moved messages, and none was improper."""
     ready = sweep == 0
     if sweep > 0:
         ready = (tl.load(found + 2 * sweep - 2) > 0) & (tl.load(found + 2 * sweep - 1) == 0)
@@ -62,7 +62,6 @@ def _sweep(
     settled,
     B: tl.constexpr,
 ):
-    """Compute new messages, their sums per item, and how many moved or failed."""
     if _ready(found, sweep):
         i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
         good = i < count
@@ -97,7 +96,7 @@ def _sweep(
 
 @triton.jit
 def _variances(low, high, weight, to_low, to_high, precision, variance, logs, wrong, count, B: tl.constexpr):
-    """Variances of pairs, the sum of log-determinants of a block, and how many have none."""
+    """Compute variances of pairs, the log-determinants of a block, and the number of improper pairs."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -115,7 +114,7 @@ def _variances(low, high, weight, to_low, to_high, precision, variance, logs, wr
 
 
 class PairVariance(NamedTuple):
-    """Variances of pairs, precisions of items, log|L + I|, and whether all is proper."""
+    """Variances of pairs, precisions of items, log|L + I|, and whether all pairs are proper."""
 
     pairs: Tensor
     precision: Tensor
@@ -135,7 +134,7 @@ class PairMessages:
         self._usual = 4  # sweeps of the last call
 
     def copy(self) -> PairMessages:
-        """Return the same once more."""
+        """Return an independent copy."""
         clone = copy(self)
         clone._to, clone._sums = [x.clone() for x in self._to], self._sums.clone()
         return clone
@@ -143,7 +142,7 @@ class PairMessages:
     def propagate(
         self, weight: Tensor, diagonal: Tensor, degrees: Tensor, most: int, tolerance: float, sweeps: int, fresh: bool
     ) -> PairVariance:
-        """Sweeps until messages settle; see `solvers.ep.items.loopy_bp`."""
+        """Sweep until messages settle; see `solvers.ep.items.loopy_bp`."""
         device, n, pairs = weight.device, len(diagonal), len(weight)
         if fresh:
             self._sums.zero_()

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-_PROGRAMS = 1024  # that add up counts, at most
-_NUMBERS = 2048  # that a program holds of workers and types at once
+_PROGRAMS = 1024  # most programs that add up counts
+_NUMBERS = 2048  # numbers of workers and types that a program holds at once
 
 
 @triton.jit
 def _relative(messages, tops, same, above, below, low, n_types, n_regular, T: tl.constexpr):
-    """Relative likelihoods of a worker's types; 0 for regular ones where its grid is its own."""
+    """Return relative likelihoods of a worker's types; 0 for regular ones if it has an adaptive grid."""
     worker = tl.program_id(0)
     t = tl.arange(0, T)
     inside = t < n_types
@@ -48,7 +48,7 @@ def _relative(messages, tops, same, above, below, low, n_types, n_regular, T: tl
 
 @triton.jit
 def _share_out(messages, tops, same, above, below, low, high, levels, cells, n_types, half, H: tl.constexpr):
-    """Compute how prior mass at a type and its neighbours adds to its share; see `Transfer`."""
+    """Compute the contribution of prior mass at a type and its neighbours; see `TypeMatrices`."""
     worker, width = tl.program_id(0), tl.program_id(1)
     lo, hi = tl.load(low + worker), tl.load(high + worker)
     if lo == lo:
@@ -59,7 +59,7 @@ def _share_out(messages, tops, same, above, below, low, high, levels, cells, n_t
         level = adaptive_level(i + 1, lo, hi, half)
         lower, share = place_among(levels, level, half)
         first = tl.load(levels)
-        within = level < first  # between 0 and the first level, whose density holds there
+        within = level < first  # between 0 and the first level the density is constant
         place = tl.where(within, 0, lower + 1)
         to_upper = tl.where(within, level / first, share)
         of_lower = tl.where(within, 0.0, 1.0 - share) / tl.load(cells + place)
@@ -90,7 +90,7 @@ def _share_out(messages, tops, same, above, below, low, high, levels, cells, n_t
 def _counts(
     same, above, below, prior, marked, partial, count, each, n_types, n_regular, size, W: tl.constexpr, T: tl.constexpr
 ):
-    """Σ_s q_s(t) over a range of workers marked 1."""
+    """Compute Σ_s q_s(t) over a range of workers marked 1."""
     program = tl.program_id(0)
     t = tl.arange(0, T)
     inside, place = t < n_types, t % size
@@ -115,9 +115,9 @@ def _counts(
 
 
 class CountRoom:
-    """Room for the matrices of one problem, and counts of types recorded once as a graph.
+    """Buffers for the matrices of one problem, and counts of types recorded once as a graph.
 
-    Learning the distribution of types counts a hundred times: there starting kernels takes the time.
+    Learning the distribution of types counts a hundred times: without a graph, launching kernels would dominate.
     """
 
     def __init__(self, shape: tuple[int, int], n_regular: int, size: int, workers: Tensor) -> None:
@@ -127,7 +127,7 @@ class CountRoom:
             return torch.zeros(sizes, dtype=torch.float64, device=device)
 
         self.matrices = matrices = room(*shape), room(*shape), room(*shape)
-        # Whose matrices are there; not held, for they hold the room.
+        # The matrices in the buffers, by weak reference, since they hold this object.
         self._owner: ReferenceType[TypeMatrices] | None = None
         self._prior, self._total = prior, total = room(n_types), room(n_types)
         partial = room(_programs(shape[0]), n_types)
@@ -142,15 +142,15 @@ class CountRoom:
         self._recorded = Recorded(work, device)
 
     def holds(self, matrices: TypeMatrices) -> bool:
-        """Return whether these are in the room."""
+        """Return whether the buffers hold these matrices."""
         return self._owner is not None and self._owner() is matrices
 
     def take(self, matrices: TypeMatrices) -> None:
-        """Reuse this room for these matrices in later calls."""
+        """Reuse these buffers for the given matrices in later calls."""
         self._owner = ref(matrices)
 
     def counts(self, prior: Vector) -> Vector:
-        """Return Σ_s q_s(t) over the workers, of the matrices that are there."""
+        """Return Σ_s q_s(t) over the workers, from the matrices in the buffers."""
         here: Vector = self._here.numpy()
         here[0] = prior
         self._prior.copy_(self._here[0], non_blocking=True)
@@ -192,7 +192,7 @@ def _launch_counts(
 
 
 class TypeMatrices:
-    """Of every worker and type what prior mass at the type and at its neighbours adds to it."""
+    """For every worker and type the contribution of prior mass at the type and its neighbours to its count."""
 
     def __init__(self, types: Any, tops: Tensor, room: CountRoom | None = None) -> None:
         self._shape = types.messages.shape
@@ -241,7 +241,7 @@ class TypeMatrices:
             self._fill()
 
     def whole(self) -> tuple[Tensor, ...]:
-        """Return what prior mass at a type, at the next one up and at the next one down adds."""
+        """Return the contributions of prior mass at a type, at the next one up and at the next one down."""
         self._restore()
         return self._matrices
 
@@ -255,7 +255,7 @@ class TypeMatrices:
         return partial.sum(dim=0)
 
     def recorded_counts(self, prior: Vector) -> Vector | None:
-        """Return the same over the workers of the room; None where there is no room."""
+        """Return the counts over the workers of the recorded graph; None if there is no graph."""
         if self._room is None:
             return None
         self._restore()

@@ -1,12 +1,12 @@
 """Triton kernels of the grid passes: types in registers, one program some votes of one worker.
 
-What is over votes alone is in double precision, what is over votes and types in single precision, its sums over a
-worker's votes in double precision from one block of votes to the next. The two do not share a kernel: in one program
-every thread that has types of a vote would compute the vote's cavity once more.
+Values per vote are in double precision, values per vote and type in single precision; sums of the latter over the
+blocks of a worker's votes are in double precision. The two have separate kernels: in one kernel every thread with types
+of a vote would compute the vote's cavity again.
 
-The `_reliability_` kernels serve models in which a type is a reliability and nothing else. Grids are symmetric, and
+The `_reliability_` kernels are for models in which a type has only a reliability. Grids are symmetric, and
 with neither ties nor sides a type -β has the probabilities of β with win and loss exchanged: one exponential serves
-both, and a program goes through half of the types.
+both, and a program processes half of the types.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-_TYPES = 64  # types that a program holds in registers at once, at most
-_BLOCK = 512  # votes of a program where types do not matter
+_TYPES = 64  # most types that a program holds in registers
+_BLOCK = 512  # votes per program of kernels without types
 _LEAST = float(LEAST_DENOMINATOR)
 
 
@@ -57,7 +57,7 @@ class NewSites(NamedTuple):
 
 @triton.jit
 def _reliabilities(t, inside, worker, half, low, high, levels, place):
-    """β of types: of the worker's adaptive grid where it has one, else of the common grid."""
+    """Return β of types, on the worker's adaptive grid if it has one, else on the common grid."""
     at = tl.load(place + t, mask=inside, other=0)
     size = tl.abs(at)
     lo, hi = tl.load(low + worker), tl.load(high + worker)
@@ -70,7 +70,7 @@ def _reliabilities(t, inside, worker, half, low, high, levels, place):
 
 @triton.jit
 def _halves(x):
-    """σ(x) and σ(-x)."""
+    """Return σ(x) and σ(-x)."""
     small = tl.exp(-tl.abs(x))
     big = 1.0 / (1.0 + small)
     less = small * big
@@ -79,20 +79,20 @@ def _halves(x):
 
 @triton.jit
 def _log_sigmoid(x):
-    """Log σ(x)."""
+    """Return log σ(x)."""
     return tl.minimum(x, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(x)))
 
 
 @triton.jit
 def _log_expm1(x):
-    """log(e^x - 1) for x > 0."""
+    """Return log(e^x - 1) for x > 0."""
     series = x * (1.0 - x * (0.5 - x * (0.16666667 - x * (0.041666667 - x * 0.0083333333))))
     return x + tl.log(tl.where(x < 0.25, series, 1.0 - tl.exp(-x)))
 
 
 @triton.jit
 def _cavity(E, V, tau, nu, LEAST: tl.constexpr):
-    """Mean and variance without one site."""
+    """Return mean and variance without one site."""
     rest = tl.maximum(1.0 - tau * V, LEAST)
     return (E - V * nu) / rest, V / rest
 
@@ -106,7 +106,7 @@ def _log_site(E, V, tau, nu, LEAST: tl.constexpr):
 
 @triton.jit
 def _difference(i, good, pair, sign, posterior):
-    """E and V of the differences of votes; `posterior` has those of every pair in turn."""
+    """Load E and V of the differences of votes; `posterior` has E and V of every pair in turn."""
     place = 2 * tl.load(pair + i, mask=good, other=0).to(tl.int64)
     E = tl.load(posterior + place, mask=good, other=0.0).to(tl.float64)
     E *= tl.load(sign + i, mask=good, other=1).to(tl.float64)
@@ -122,14 +122,14 @@ def _site(i, good, tau, nu):
 
 @triton.jit
 def _sign_of_side(i, good, worker, kind, before_gold):
-    """+1 where the winner stood first, -1 else, 0 for gold."""
+    """Return +1 if the winner stood first, -1 if second, 0 for gold."""
     x = tl.where(tl.load(kind + i, mask=good, other=1) == -1, -1.0, 1.0)
     return tl.where(worker < before_gold, x, 0.0).to(tl.float64)
 
 
 @triton.jit
 def _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST: tl.constexpr):
-    """Mean and variance of the cavity of γ."""
+    """Return mean and variance of the cavity of γ."""
     t, h = _site(i, good, side_tau, side_nu)
     centre = tl.load(side_mean + who, mask=good, other=0.0)
     return _cavity(centre, tl.load(side_variance + who, mask=good, other=1.0), t, h, LEAST)
@@ -137,7 +137,7 @@ def _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST: tl.c
 
 @triton.jit
 def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
-    """Move a site the share `damping` of the way to that of the moments."""
+    """Return a site moved by the share `damping` towards that of the moments."""
     bottom = tl.maximum(1.0 - kappa * v, LEAST)
     tau = old_tau + damping * (kappa / bottom - old_tau)
     return tau, old_nu + damping * ((alpha + kappa * m) / bottom - old_nu)
@@ -169,7 +169,7 @@ def _cavities(
     LEAST: tl.constexpr,
     B: tl.constexpr,
 ):
-    """Cavities of votes in single precision, γ's with the sign of the side; Σ n·log Z̃."""
+    """Compute cavities of votes in single precision, with γ's signed by the side, and Σ n·log Z̃."""
     block = tl.program_id(0)
     i = block.to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -271,7 +271,7 @@ def _messages(
     V: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Σ n·log Z over the votes of a chunk, for a tile of types."""
+    """Compute Σ n·log Z over the votes of a chunk, for a tile of types."""
     chunk = tl.program_id(0).to(tl.int64)
     t = tl.program_id(1) * T + tl.arange(0, T)
     inside = t < n_types
@@ -339,7 +339,7 @@ def _moments(
     V: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
+    """Compute Σ q e βk and Σ q f (βk)² over all types for the votes of a chunk, and the same of the side."""
     chunk = tl.program_id(0).to(tl.int64)
     worker = tl.load(chunk_worker + chunk)
     begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
@@ -392,7 +392,7 @@ def _moments(
 
 @triton.jit
 def _joined(values, first, out, n_types, T: tl.constexpr):
-    """Values of all chunks of a worker added up, in their order."""
+    """Return the sum of the values of a worker's chunks, in their order."""
     worker, t = tl.program_id(0), tl.program_id(1) * T + tl.arange(0, T)
     inside, total = t < n_types, tl.zeros([T], tl.float64)
     for chunk in range(tl.load(first + worker), tl.load(first + worker + 1)):
@@ -402,7 +402,7 @@ def _joined(values, first, out, n_types, T: tl.constexpr):
 
 @triton.jit
 def _positive_levels(j, inside, worker, half, low, high, levels):
-    """Return the positive levels of a worker: of its adaptive grid if any, else the common ones."""
+    """Return the positive levels of a worker: those of its adaptive grid, or the common ones."""
     lo, hi = tl.load(low + worker), tl.load(high + worker)
     own = lo + j.to(tl.float32) * ((hi - lo) / tl.maximum(half - 1, 1))
     common = tl.load(levels + j, mask=inside, other=0.0)
@@ -427,7 +427,7 @@ def _reliability_messages(
     V: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Σ n·log Z over the votes of a chunk, for all types."""
+    """Compute Σ n·log Z over the votes of a chunk, for all types."""
     chunk = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, T)
     inside = j < half
@@ -473,8 +473,8 @@ def _reliability_moments(
     V: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types."""
-    # With p = σ(βkm) and o = 1 - p, e is o and f is o(o - p) at β, p and p(p - o) at -β.
+    """Compute Σ q e βk and Σ q f (βk)² over all types, for the votes of a chunk."""
+    # With p = σ(βkm) and o = 1 - p, e and f are o and o(o - p) at β, and p and p(p - o) at -β.
     chunk = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, T)
     inside = j < half
@@ -502,7 +502,7 @@ def _reliability_moments(
 
 
 class GridPasses:
-    """The two sweeps of a pass over votes and types: messages of workers, then the sites.
+    """The two steps of a pass over votes and types: messages of workers, then the sites.
 
     The first `before_gold` workers are not gold.
     """
@@ -566,8 +566,8 @@ class GridPasses:
     def move(
         self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float, clip: bool
     ) -> NewSites:
-        """Return the sites of marked workers, `damping` of the way to those of the moments."""
-        # Call `messages` first. Moments are under the types' posterior q, those of the side under `given`, the
+        """Return the sites of marked workers, moved by `damping` towards those of the moments."""
+        # Call `messages` first. Moments are under the types' posterior q; those of the side are under `given`, the
         # posterior of regular types.
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
         among = mass if given is None else given.to(torch.float32)
@@ -640,7 +640,7 @@ class GridPasses:
     def _of(self, state: SiteState) -> tuple[Tensor, ...]:
         """Return the kernels' arguments: votes and their sites."""
         posterior = state.mean
-        if posterior.stride(0) != 2:  # E and V of every pair in turn
+        if posterior.stride(0) != 2:  # the layout has E and V of every pair in turn
             posterior = torch.stack([state.mean, state.variance], dim=1)
         rows, sides = self._rows, state.sides or (posterior, posterior)
         sites = (state.side_tau, state.side_nu) if state.sides else (state.tau, state.nu)

@@ -1,6 +1,6 @@
-"""Triton kernels over pairs and votes that add up in fixed point: one sweep each.
+"""Triton kernels over pairs and votes with sums in fixed point.
 
-Sums are whole multiples of a power of two in integers of 64 bits, as in `sums`: atomic additions of integers give the
+Sums are multiples of a power of two in integers of 64 bits, as in `sums`: atomic additions of integers give the
 same bytes in any order.
 """
 
@@ -28,9 +28,9 @@ def _whole(x):
 
 @triton.jit
 def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
-    """Add whole numbers to the sums of their items; `index` has the item of every place i."""
-    # What a run adds is the running sum at its end less that before it: exact, for integers wrap around. Correct, if
-    # slower, where items do not stand together.
+    """Add integers to the sums of their items; `index` is the item at every place i."""
+    # A run adds the running sum at its end less that before it: exact, since integers wrap around. If the entries of an
+    # item are not contiguous, the result is still correct, but slower to compute.
     running = tl.cumsum(tl.where(good, whole, 0), axis=0)
     more = (i + 1 < count) & (tl.arange(0, B) < B - 1)
     following = tl.load(index + i + 1, mask=more, other=0)
@@ -41,7 +41,7 @@ def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
 
 @triton.jit
 def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, RUNS: tl.constexpr, B: tl.constexpr):
-    """Weight·(v[low] - v[high]) to low and, of opposite sign, to high; or the weight to both."""
+    """Add weight·(v[low] - v[high]) to low and subtract it from high; or add the weight to both."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     a, b = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
@@ -61,7 +61,7 @@ def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, RUNS: t
 
 @triton.jit
 def _pair_sums(offsets, order, sign, n, tau, nu, a_out, h_out, count, ONES: tl.constexpr, B: tl.constexpr):
-    """Σ n·τ and Σ ±n·ν over the votes on every pair, in their order."""
+    """Compute Σ n·τ and Σ ±n·ν over the votes on every pair, in their order."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     begin = tl.load(offsets + i, mask=good, other=0)
@@ -71,7 +71,7 @@ def _pair_sums(offsets, order, sign, n, tau, nu, a_out, h_out, count, ONES: tl.c
         there = number < held
         row = tl.load(order + begin + number, mask=there, other=0)
         weight = tl.where(there, 1.0, 0.0).to(tl.float64)
-        if not ONES:  # a gather less where no vote has a weight
+        if not ONES:  # saves reading the weights if all are 1
             weight = tl.load(n + row, mask=there, other=0.0).to(tl.float64)
         a += weight * tl.load(tau + row, mask=there, other=0.0).to(tl.float64)
         signed = weight * tl.load(sign + row, mask=there, other=0).to(tl.float64)
@@ -98,7 +98,7 @@ def _received(low, high, a, h, up_a, up_h, diagonal, rhs, count, B: tl.constexpr
 def _posteriors(
     low, high, means, variance, a, h, effect, out, count, EFFECT: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr
 ):
-    """E and V of every pair in turn, its effect included."""
+    """Compute E and V of every pair in turn, with its effect."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
     one = tl.load(means + tl.load(low + i, mask=good, other=0), mask=good, other=0.0)
@@ -156,7 +156,7 @@ def _sweep(
 
 
 def laplacian_product(low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool) -> Tensor:
-    """Return Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are together."""
+    """Return Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are contiguous."""
     sums = torch.zeros(len(v), dtype=torch.int64, device=v.device)
     _launch(_flow, len(weight), low, high, weight, v, scale.up, sums, DIAGONAL=False, RUNS=runs)
     return scale.values(sums)
@@ -173,7 +173,7 @@ def laplacian_diagonal(low: Tensor, high: Tensor, weight: Tensor, n_items: int, 
 def pair_sums(
     offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, kind: torch.dtype, ones: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind; `ones`: no weights."""
+    """Return Σ n·τ and Σ ±n·ν of every pair in the given precision; `ones`: all weights are 1."""
     count = len(offsets) - 1
     a, h = (torch.empty(count, dtype=kind, device=tau.device) for _ in range(2))
     _launch(_pair_sums, count, offsets, order, sign, n, tau, nu, a, h, ONES=ones)
@@ -181,7 +181,7 @@ def pair_sums(
 
 
 def received(low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most: int) -> tuple[Tensor, Tensor]:
-    """Return the diagonal and the right-hand side of what items receive."""
+    """Return the diagonal and the right-hand side of the items' system."""
     sums = torch.zeros((2, n_items), dtype=torch.int64, device=a.device)
     scales = [FixedPoint(torch.linalg.vector_norm(x, torch.inf), most) for x in (a, h)]
     _launch(_received, len(a), low, high, a, h, scales[0].up, scales[1].up, sums[0], sums[1])
@@ -191,7 +191,7 @@ def received(low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most
 def pair_posteriors(
     low: Tensor, high: Tensor, means: Tensor, variance: Tensor, a: Tensor, h: Tensor, effect: float, least: float
 ) -> tuple[Tensor, Tensor]:
-    """Return E and V of every pair, next to each other in memory."""
+    """Return E and V of every pair, interleaved."""
     out = torch.empty((len(low), 2), dtype=variance.dtype, device=low.device)
     exact = torch.full((1,), effect, dtype=torch.float64, device=low.device)
     _launch(_posteriors, len(low), low, high, means, variance, a, h, exact, out, EFFECT=bool(effect), LEAST=least)

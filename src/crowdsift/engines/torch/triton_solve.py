@@ -1,8 +1,8 @@
-"""Conjugate gradients on a GPU where starting kernels one by one would take the time.
+"""Conjugate gradients on a GPU for problems in which launching kernels would dominate the time.
 
 Entries are held by item, so that a product adds up in a fixed order without atomics. A step is two kernels: the
-product, and all that happens to vectors, in one program. Steps are recorded once as a CUDA graph and played again;
-after the last one that is needed they do nothing.
+product, and all updates of vectors, in one program. Steps are recorded once as a CUDA graph and replayed; after
+convergence they do nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-_EACH = 8  # steps of a graph
+_EACH = 8  # steps per graph
 _BLOCK, _WARPS = 4096, 16
-# Places in the state: rᵀz, rᵀr, steps taken, whether to go on, the squared goal, the shift, the squared tolerance.
+# Indices in the state: rᵀz, rᵀr, steps taken, whether to continue, the squared goal, the shift, the squared tolerance.
 _GAIN, _SQUARE, _STEPS, _ALIVE, _GOAL, _SHIFT, _TOLERANCE = range(7)
 
 
 class ItemIndex(NamedTuple):
-    """Entries of a symmetric matrix by item: pair, other item, +1 where the item is the first."""
+    """Entries of a symmetric matrix by item: pair, other item, +1 if the item is the first."""
 
     offsets: Tensor
     pair: Tensor
@@ -38,13 +38,13 @@ class ItemIndex(NamedTuple):
 
     @property
     def block(self) -> int:
-        """Entries that a program takes at once."""
+        """Return the number of entries that a program reads at once."""
         usual = len(self.pair) // max(len(self.offsets) - 1, 1)
         return min(max(int(triton.next_power_of_2(max(usual, 1))), 16), 256)
 
 
 def item_index(first: Tensor, second: Tensor, n_items: int) -> ItemIndex:
-    """Return the entries of pairs, those of an item one after the other."""
+    """Return the entries of pairs, grouped by item."""
     count = len(first)
     ends = torch.cat([first, second])
     order = torch.sort(ends, stable=True)[1]
@@ -58,7 +58,7 @@ def item_index(first: Tensor, second: Tensor, n_items: int) -> ItemIndex:
 
 @triton.jit
 def _gather(offsets, pair, other, pair_weight, x, rhs, weight, diagonal, inverse, residual, state, B: tl.constexpr):
-    """Of an item: weights in the order of entries, diagonal, and the residual at x."""
+    """Compute an item's weights in the order of entries, its diagonal, and its residual at x."""
     item = tl.program_id(0)
     begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
     total, flow = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
@@ -80,7 +80,7 @@ def _gather(offsets, pair, other, pair_weight, x, rhs, weight, diagonal, inverse
 
 @triton.jit
 def _begin(rhs, residual, inverse, direction, state, count, B: tl.constexpr):
-    """Compute the first direction, the initial residual and the one to reach."""
+    """Compute the first direction, the initial residual and the residual to reach."""
     size, gain = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     square = tl.zeros([B], tl.float64)
     for at in range(0, count, B):
@@ -117,7 +117,7 @@ def _product(offsets, other, weight, diagonal, direction, image, state, B: tl.co
 
 @triton.jit
 def _vectors(x, residual, direction, inverse, image, state, count, B: tl.constexpr):
-    """One step from the product on: length, iterate, residual, the next direction."""
+    """Complete a step after the product: length, iterate, residual, next direction."""
     gain, square, steps = tl.load(state), tl.load(state + 1), tl.load(state + 2)
     alive, goal = tl.load(state + 3), tl.load(state + 4)
     if alive > 0.0:
@@ -158,7 +158,7 @@ def _vectors(x, residual, direction, inverse, image, state, count, B: tl.constex
 
 
 class Problem(NamedTuple):
-    """Tensors of a solve that stay where they are: those of a graph never move."""
+    """Tensors of a solve that stay in place, since a graph holds their addresses."""
 
     entries: ItemIndex
     x: Tensor
@@ -173,9 +173,9 @@ class Problem(NamedTuple):
 
     @staticmethod
     def over(index: ItemIndex) -> Problem:
-        """Return room for systems of these entries."""
+        """Return buffers for systems with these entries."""
         n, device = len(index.offsets) - 1, index.offsets.device
-        sizes = (*[n] * 7, len(index.pair), 8)  # of all that follows the entries
+        sizes = (*[n] * 7, len(index.pair), 8)  # sizes of all fields after the entries
         return Problem(index, *(torch.zeros(size, dtype=torch.float64, device=device) for size in sizes))
 
 
@@ -185,7 +185,7 @@ def begin_solve(at: Problem) -> None:
 
 
 def gather_weights(at: Problem, pair_weight: Tensor) -> None:
-    """Entries from the weights of pairs, and the residual at x."""
+    """Compute entries from the weights of pairs, and the residual at x."""
     index = at.entries
     _gather[(len(at.x),)](
         index.offsets,
@@ -216,14 +216,14 @@ def one_step(at: Problem) -> None:
 
 
 class Recorded:
-    """Kernels that are played again and again, as a graph; on a CPU they are simply called."""
+    """Kernels that are replayed as a graph; on a CPU they are called."""
 
     def __init__(self, work: Callable[[], None], device: torch.device, times: int = 1) -> None:
         self._work, self._times = work, times
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type != "cuda":
             return
-        # Not by `torch.cuda.graph`, which collects garbage and empties all caches first: allocating buffers of the host
+        # `torch.cuda.graph` is not used: it collects garbage and empties all caches first, and allocating host buffers
         # again takes longer than a small fit.
         graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         torch.cuda.synchronize(device)
@@ -238,7 +238,7 @@ class Recorded:
         self._graph = graph
 
     def play(self) -> None:
-        """All of it once."""
+        """Run all kernels once."""
         if self._graph is not None:
             self._graph.replay()
             return
@@ -247,17 +247,17 @@ class Recorded:
 
 
 class GraphSolver:
-    """Solves of Laplacians of the same pairs, by recorded graphs."""
+    """Solve Laplacians of the same pairs, by recorded graphs."""
 
     def __init__(self, n_items: int, low: Tensor, high: Tensor) -> None:
         self._problem = at = Problem.over(item_index(low, high, n_items))
         self._steps = Recorded(lambda: one_step(at), low.device, _EACH)
-        self._usual = 1  # graphs that a solve took last
+        self._usual = 1  # graphs that the last solve needed
 
     def solve(
         self, weight: Tensor, rhs: Vector, start: Vector, shift: float, tolerance: float, most: int
     ) -> tuple[Tensor, int, float]:
-        """From `start` on to a residual of `tolerance` times rhs; also steps and its square."""
+        """Solve from `start` to a residual of `tolerance` times rhs; also return the steps and the squared residual."""
         at = self._problem
         known = np.array([0.0, 0.0, 0.0, 1.0, 0.0, shift, tolerance * tolerance, 0.0])
         for held, given in ((at.x, start), (at.rhs, rhs), (at.state, known)):

@@ -23,7 +23,7 @@ def adaptive_level(size, lo, hi, half):
 
 @triton.jit
 def place_among(levels, level, half):
-    """Return the common level below, except the last, and the fraction of the way to the next."""
+    """Return the common level below, except the last, and the fraction of the distance to the next."""
     count = (level * 0.0).to(tl.int32)
     for j in range(half):
         count += (tl.load(levels + j) <= level).to(tl.int32)
@@ -37,7 +37,7 @@ def place_among(levels, level, half):
 def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, half):
     """Return the prior masses of a worker's types, on its adaptive grid if it has one."""
     mass = tl.load(prior + t, mask=inside, other=0.0)
-    if worker >= before_gold:  # gold is of the largest reliability
+    if worker >= before_gold:  # gold has the largest reliability
         mass = tl.where(t == 2 * half, 1.0, 0.0).to(tl.float64)
     else:
         if lo == lo:
@@ -80,7 +80,7 @@ def _posterior(
     FAMILY: tl.constexpr,
     T: tl.constexpr,
 ):
-    """q(t) of a worker, that among regular types, log Σ prior·exp(message), largest message."""
+    """Compute q(t) of a worker, that among regular types, log Σ prior·exp(message), and the largest message."""
     worker = tl.program_id(0)
     t = tl.arange(0, T)
     inside = t < n_types
@@ -178,9 +178,9 @@ def _refine(
 
 
 class Posterior(NamedTuple):
-    """Posteriors over types, `given` those among regular types where sides are used.
+    """Posteriors over types; `given` are those among regular types if sides are used.
 
-    A number per worker each: the log of the normaliser, the largest message, P(regular).
+    The other fields have one number per worker: the log of the normaliser, the largest message, P(regular).
     """
 
     q: Tensor
@@ -191,7 +191,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
-    """Return the posteriors of all workers; add the family's messages to theirs."""
+    """Return the posteriors of all workers; the family's messages are added to theirs."""
     workers, count = types.messages.shape
     device, levels = types.messages.device, types.levels
 
@@ -227,7 +227,7 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
 
 
 def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:
-    """Set new ends of adaptive grids of workers that are not gold; return how many changed."""
+    """Set the ends of adaptive grids of all workers except gold; return how many changed."""
     low, high = types.low.clone(), types.high.clone()
     changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
     half = len(types.levels)

@@ -49,7 +49,7 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
 
 
 def _neighbours(prior: Tensor, n_regular: int, size: int) -> tuple[Tensor, Tensor]:
-    """Return the prior of the next type up and of the next type down, 0 beyond a grid's ends."""
+    """Return the prior of the next type up and of the next type down, 0 beyond the ends of a grid."""
     grid = prior[:, :n_regular].reshape(len(prior), -1, size)
     none, rest = torch.zeros_like(grid[..., :1]), torch.zeros_like(prior[:, n_regular:])
     up, down = torch.cat([grid[..., 1:], none], dim=-1), torch.cat([none, grid[..., :-1]], dim=-1)
@@ -72,18 +72,18 @@ def signed_widths(common: Tensor) -> Tensor:
 
 
 def _places(common: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the common level below each own one, and how far it is on the way to the next."""
+    """Return the common level below each adaptive one, and the fraction of the distance to the next."""
     place = torch.searchsorted(common, own.contiguous(), right=True) - 1
     place = place.clamp(0, len(common) - 2)
     step = common[place + 1] - common[place]
     return place, ((own - common[place]) / step).clamp(0.0, 1.0)
 
 
-_MAX_RECORDED_NUMBERS = 8_000_000  # of workers and types, up to which counts are recorded
+_MAX_RECORDED_NUMBERS = 8_000_000  # most numbers of workers and types for which counts are recorded
 
 
 class Points(NamedTuple):
-    """Tie widths, side biases of side-only types, and which are regular, an entry per type."""
+    """Tie widths, side biases of side-only types, and which types are regular, one entry per type."""
 
     width: Tensor
     side_only: Tensor
@@ -118,7 +118,7 @@ class TypeState:
         self._rooms: dict[object, CountRoom] = {} if rooms is None else rooms
 
     def copy(self) -> Self:
-        """Return the same once more."""
+        """Return a copy that shares tensors."""
         return copy(self)
 
     def suspend(self) -> None:
@@ -147,7 +147,7 @@ class TypeState:
         return Points(*(self._numbers(column) for column in columns))
 
     def single_points(self) -> tuple[Tensor, ...]:
-        """For kernels: levels, place of every type on the grid, widths, biases, what is regular."""
+        """Return the inputs of kernels: levels, place of every type on the grid, widths, biases, regular types."""
         if self._single is None or self._single[0] is not self.levels:
             half, device = len(self.levels), self._device
             place = torch.arange(-half, half + 1, dtype=torch.int32, device=device)
@@ -158,7 +158,7 @@ class TypeState:
         return self._single[1]
 
     def n_types(self) -> int:
-        """Return how many types there are."""
+        """Return the number of types."""
         return self.n_regular() + len(self.shape.side_only)
 
     def reliability_only(self) -> bool:
@@ -166,13 +166,13 @@ class TypeState:
         return len(self.shape.widths) == 1 and not len(self.shape.side_only)
 
     def positive_levels(self, workers: Tensor) -> Tensor:
-        """Return the positive levels of some workers, a row each."""
+        """Return the positive levels of some workers, one row each."""
         low, high = self.low.index_select(0, workers), self.high.index_select(0, workers)
         own = adaptive_levels(low, high, len(self.levels))
         return torch.where(torch.isfinite(low)[:, None], own, self.levels[None, :])
 
     def reliabilities(self, workers: Tensor) -> Tensor:
-        """Return the signed grids of some workers, a row each."""
+        """Return the signed grids of some workers, one row each."""
         up = self.positive_levels(workers)
         found: Tensor = torch.cat([-up.flip(1), torch.zeros_like(up[:, :1]), up], dim=1)
         return found
@@ -180,7 +180,7 @@ class TypeState:
     def posterior(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None, rows: slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
+        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
         messages = self.messages[rows]
         priors = self._priors(prior, own, among, rows)
         top = torch.where(priors > 0.0, messages, -torch.inf).amax(dim=1, keepdim=True)
@@ -207,13 +207,13 @@ class TypeState:
         return self._cells[1]
 
     def set_messages(self, messages: Tensor) -> None:
-        """Replace the messages, and drop what was computed from the last ones."""
+        """Replace the messages, and clear everything computed from the previous ones."""
         self.messages, self._tops, self._matrices = messages, None, None
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
         """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker."""
         # Masses of adaptive grids go to their neighbours on the common grid: the prior is interpolated to a worker's
-        # grid, which is linear, and so is the sharing out of its posterior, up to a factor.
+        # grid, which is linear, and so is the distribution of its posterior, up to a factor.
         if own is None:
             return self._held_matrices().counts(self._numbers(prior), workers)
         same, above, below = self._held_matrices().whole()
@@ -244,23 +244,23 @@ class TypeState:
 
     def refine(self) -> int:
         """Give workers with narrow likelihoods adaptive grids; return how many grids changed."""
-        if len(self.levels) < 2:  # one level has no cell to be narrower than
+        if len(self.levels) < 2:  # one level has no cell width to compare with
             return 0
         return int(refined(self, self.tops(), CONSTANTS))
 
     def gold_margin(self, marked: Tensor) -> float:
-        """Log-odds that marked gold is of the largest reliability, against the smallest."""
+        """Return the log-odds that marked gold has the largest reliability, against the smallest."""
         if self.before_gold == self._n:
             return 0.0
         gold = self.messages[self.before_gold :][marked[self.before_gold :]]
         return float((gold[:, self._size() - 1] - gold[:, 0]).sum())
 
     def rescale(self, factor: float) -> None:
-        """Adaptive grids times the factor."""
+        """Multiply the adaptive grids by the factor."""
         self.set_ends(self.low * factor, self.high * factor)
 
     def _priors(self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice) -> Tensor:
-        """Return the prior of some workers on their adaptive grids, a row each."""
+        """Return the prior of some workers on their adaptive grids, one row each."""
         numbers = torch.arange(self._n, device=self._device)[rows]
         if own is None:
             priors = self._numbers(prior).expand(len(numbers), -1)
@@ -290,7 +290,7 @@ class TypeState:
         return 2 * len(self.levels) + 1
 
     def n_regular(self) -> int:
-        """Return how many types are regular."""
+        """Return the number of regular types."""
         return len(self.shape.widths) * self._size()
 
     def _numbers(self, values: object) -> Tensor:

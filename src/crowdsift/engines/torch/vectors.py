@@ -1,9 +1,9 @@
-"""Vectors over items and workers that stay on the device, and that NumPy's functions know.
+"""Vectors over items and workers that stay on the device, and that NumPy's functions accept.
 
-Solvers are written in NumPy. Beside a GPU, what they do to vectors of a million items would take longer than the passes
-over a hundred million votes, and so would sending them to and fro. NumPy asks its arguments how an operation is done
-(`__array_ufunc__`, `__array_function__`): here it is done there. What is not known here is done on the host, with the
-same result.
+Solvers are written in NumPy. With a GPU, their operations on vectors of a million items would take longer on the host
+than the passes over a hundred million votes, and so would copying the vectors. NumPy lets its arguments define an
+operation (`__array_ufunc__`, `__array_function__`), and these vectors perform it on the device. Other operations run on
+the host, with the same result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-# Vectors with at least this number of entries stay on the device; below it, starting a kernel takes longer than the
-# work of the host.
+# Vectors with at least this number of entries stay on the device; with fewer, launching a kernel takes longer than the
+# operation on the host.
 _LONG = 1 << 15
-_MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
+_MANY = 1 << 14  # numbers from which on pinned memory pays, which a GPU reads and writes directly
 
 
 def to_solver(values: Tensor, columns: int = 1) -> Vector:
-    """Return a vector for solvers: an array of the host or, if its columns are long, one of the GPU."""
+    """Return a vector for solvers: on the GPU if its columns are long, otherwise an array on the host."""
     if stays(values.device, len(values) * columns):
         return cast("Vector", DeviceVector(values.to(torch.float64)))
     return to_host(values)
@@ -40,25 +40,25 @@ def stays(device: torch.device, length: int) -> bool:
 
 
 def on_device(values: Any) -> bool:
-    """Return whether a vector is one of a device."""
+    """Return whether a vector is on a device."""
     return isinstance(values, DeviceVector)
 
 
 def to_device(values: Any, device: torch.device) -> Tensor:
-    """Return numbers in double precision on a device; those that are there already as they are."""
+    """Return numbers in double precision on a device; those already there are not copied."""
     if isinstance(values, DeviceVector):
         return values.tensor.to(torch.float64)
     held = np.asarray(values, np.float64, order="C")
     if device.type == "cuda" and held.size >= _MANY:
         pinned = torch.empty(held.shape, dtype=torch.float64, pin_memory=True)
-        np.copyto(pinned.numpy(), held)  # by one thread: waking others takes longer
+        np.copyto(pinned.numpy(), held)  # in one thread: waking others takes longer
         return pinned.to(device, non_blocking=True)
     source = torch.from_numpy(held if held.flags.writeable else held.copy())
     return source.to(device, copy=True)
 
 
 def to_host(values: Tensor) -> Vector:
-    """Return numbers in double precision as an array of the host."""
+    """Return numbers in double precision as an array on the host."""
     found = values.to(torch.float64)
     if found.device.type == "cuda" and found.numel() >= _MANY:
         found = torch.empty(found.shape, dtype=torch.float64, pin_memory=True).copy_(found)
@@ -66,7 +66,7 @@ def to_host(values: Tensor) -> Vector:
 
 
 class DeviceVector(NDArrayOperatorsMixin):
-    """A tensor of one or more dimensions that behaves as an array does."""
+    """A tensor of one or more dimensions that behaves like an array."""
 
     __slots__ = ("tensor",)
 
@@ -78,26 +78,26 @@ class DeviceVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of entries along each dimension."""
+        """Return the number of entries along each dimension."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return int(self.tensor.numel())
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the entries."""
+        """Return the type of the entries."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the same on the host, through memory that a GPU can write to."""
+        """Return the vector as an array on the host, through pinned memory."""
         source = self.tensor
         if source.device.type == "cuda":
             source = torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source)
@@ -113,7 +113,7 @@ class DeviceVector(NDArrayOperatorsMixin):
         return np.asarray(self)[key]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # no other protocol of arrays
+        if name.startswith("__"):  # not a protocol of arrays that is supported
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
@@ -122,33 +122,33 @@ class DeviceVector(NDArrayOperatorsMixin):
         return self.tensor.sum().item() if axis is None else DeviceVector(self.tensor.sum(axis))
 
     def mean(self) -> Any:
-        """Return their mean."""
+        """Return the mean of the entries."""
         return self.tensor.mean().item()
 
     def max(self, initial: float = -np.inf) -> Any:
-        """Return the largest of them and of `initial`."""
+        """Return the largest of the entries and `initial`."""
         return max(self.tensor.max().item(), initial) if len(self) else initial
 
     def min(self, initial: float = np.inf) -> Any:
-        """Return the smallest of them and of `initial`."""
+        """Return the smallest of the entries and `initial`."""
         return min(self.tensor.min().item(), initial) if len(self) else initial
 
     def any(self) -> bool:
-        """Return whether one is not 0."""
+        """Return whether any entry is not 0."""
         return bool(self.tensor.any())
 
     def all(self) -> bool:
-        """Return whether none is 0."""
+        """Return whether no entry is 0."""
         return bool(self.tensor.all())
 
     def copy(self) -> DeviceVector:
-        """Return the same once more."""
+        """Return an independent copy."""
         return DeviceVector(self.tensor.clone())
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
     ) -> Any:
-        """Return an operation of NumPy on vectors of the same length and numbers."""
+        """Return the result of a NumPy operation on vectors of equal length and numbers."""
         flat = ufunc is not np.matmul or all(getattr(x, "ndim", 0) == 1 for x in given)
         work = _UFUNCS.get(ufunc) if method == "__call__" and not named and flat else None
         found = None if work is None else DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
@@ -167,7 +167,7 @@ class DeviceVector(NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
-        """Return a function of NumPy: there where it is one of those below, else on the host."""
+        """Return the result of a NumPy function: on the device if it is supported, otherwise on the host."""
         work = _FUNCTIONS.get(function)
         if work is not None:
             found = work(*given, **named)
@@ -177,7 +177,7 @@ class DeviceVector(NDArrayOperatorsMixin):
 
 
 def _tensor(value: Any, like: Tensor) -> Tensor:
-    """Return an argument as a tensor; a number stays one of double precision."""
+    """Return an argument as a tensor; a number becomes double precision."""
     if isinstance(value, DeviceVector):
         return value.tensor
     if isinstance(value, np.ndarray) and value.ndim:
@@ -187,7 +187,7 @@ def _tensor(value: Any, like: Tensor) -> Tensor:
 
 
 def _hosted(value: Any) -> Any:
-    """Return arguments with arrays of the host in place of vectors."""
+    """Return arguments with host arrays in place of vectors."""
     if isinstance(value, DeviceVector):
         return np.asarray(value)
     if isinstance(value, dict):

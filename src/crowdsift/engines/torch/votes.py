@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-_STAGE = 1 << 24  # numbers copied at once
-_PART = {"cpu": 1 << 20, "cuda": 1 << 25}  # votes of which a pass holds temporary numbers at once
+_STAGE = 1 << 24  # numbers copied at a time
+_PART = {"cpu": 1 << 20, "cuda": 1 << 25}  # votes for which a pass holds temporary values at a time
 
 
 class VotePart(NamedTuple):
-    """Some votes in a row: items, worker, outcome y and weight n, in double precision."""
+    """Consecutive votes: items, worker, outcome y and weight n, in double precision."""
 
     rows: slice
     first: Tensor
@@ -36,7 +36,7 @@ class VotePart(NamedTuple):
     n: Tensor
 
     def differences(self, scores: Tensor) -> Tensor:
-        """Return D of every vote."""
+        """Return d of every vote."""
         d: Tensor = scores.index_select(0, self.first) - scores.index_select(0, self.second)
         return d
 
@@ -47,7 +47,7 @@ class VoteTensors(CountedVotes):
     def __init__(self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None) -> None:
         self.device = device
         super().__init__(counted_with)
-        # What passes record once for these votes; their modules know the kinds.
+        # Caches of recorded passes for these votes; the keys belong to their modules.
         self.solvers: dict[object, Any] = {}
         self.m_step: Any = None
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
@@ -72,7 +72,7 @@ class VoteTensors(CountedVotes):
         return len(self.first)
 
     def _refuse_codes(self) -> None:
-        """Refuse codes out of range, which would read other memory and end the process on a GPU."""
+        """Raise an error for codes out of range, which would read other memory and crash the process on a GPU."""
         for codes in (self.first, self.second):
             wrong = (codes < 0) | (codes >= self.n_items)
             if len(codes) and bool(wrong.any()):
@@ -87,7 +87,7 @@ class VoteTensors(CountedVotes):
         return float(self.n.sum(dtype=torch.float64))
 
     def ties_are_outcomes(self) -> bool:
-        """Return whether there are ties, and no other outcome between 0 and 1."""
+        """Return whether ties occur and no other outcome between 0 and 1."""
         kinds = [
             torch.stack([(y == 0.5).any(), ((y != 0.5) & (y > 0.0) & (y < 1.0)).any()])
             for y in self.y.split(_PART[self.device.type])
@@ -96,7 +96,7 @@ class VoteTensors(CountedVotes):
         return bool(ties and not soft)
 
     def zero(self) -> Tensor:
-        """Return the number 0 there."""
+        """Return the number 0 on the device."""
         return torch.zeros((), dtype=torch.float64, device=self.device)
 
     def codes(self, values: NDArray[np.uint32]) -> Tensor:
@@ -104,11 +104,11 @@ class VoteTensors(CountedVotes):
         return self._plain(np.asarray(values, np.uint32).view(np.int32))
 
     def numbers(self, values: Any) -> Tensor:
-        """Return numbers in double precision."""
+        """Return numbers in double precision on the device."""
         return to_device(values, self.device)
 
     def parts(self) -> Iterator[VotePart]:
-        """Yield all votes, some at a time."""
+        """Yield all votes in parts."""
         size = _PART[self.device.type]
         for begin in range(0, len(self), size):
             rows = slice(begin, min(begin + size, len(self)))
@@ -122,16 +122,16 @@ class VoteTensors(CountedVotes):
             )
 
     def item_sums(self, bound: Tensor) -> ItemSums:
-        """Return sums by item of values of at most the bound."""
+        """Return an accumulator by item for values of at most the bound."""
         return ItemSums(self.n_items, self.most_of_item, bound)
 
     def worker_sums(self, bound: Tensor, *shape: int) -> ExactSum:
-        """Return sums by worker of values of at most the bound."""
+        """Return an accumulator by worker for values of at most the bound."""
         return ExactSum((self.n_workers, *shape), self.most_of_worker, bound)
 
     def _plain(self, values: NDArray[Any]) -> Tensor:
-        """Return an array as it is, on the device."""
-        with warnings.catch_warnings():  # arrays are read-only, and are only read
+        """Return an array unchanged, on the device."""
+        with warnings.catch_warnings():  # the arrays are read-only, and nothing writes to them
             warnings.simplefilter("ignore", UserWarning)
             source = torch.from_numpy(np.ascontiguousarray(values))
         return _copied(source, self.device)
@@ -141,13 +141,13 @@ class ItemSums(ExactSum):
     """Sums by item over votes, for the first item and for the second."""
 
     def between(self, part: VotePart, values: Tensor) -> None:
-        """Values added to the first item and taken from the second."""
+        """Add values to the first item of every vote and subtract them from the second."""
         self.add(part.first, values)
         self.add(part.second, values, sign=-1)
 
 
 def _copied(source: Tensor, device: Any) -> Tensor:
-    """Copy a tensor to the device, a long one through two pinned buffers in turn."""
+    """Copy a tensor to the device; a long one goes through two pinned buffers in turn."""
     if device.type == "cpu" or source.dim() != 1 or len(source) < 2 * _STAGE:
         return source.to(device, copy=True)
     result = torch.empty(len(source), dtype=source.dtype, device=device)
