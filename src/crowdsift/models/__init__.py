@@ -87,7 +87,7 @@ def as_model(method: str | Model, dimensions: int | str | None = None) -> Model:
 
 
 def with_dimensions(chosen: Model, dimensions: int | str) -> Model:
-    """Return the model with a number of dimensions, or "auto"; refuse methods that have one."""
+    """Return the model with a number of dimensions, or "auto"; raise an error for methods that have one only."""
     if not isinstance(chosen, Sift):
         raise RequestError(f"{chosen.name} has one dimension; --dimensions (dimensions=) is for sift")
     digits = isinstance(dimensions, str) and dimensions.isdecimal()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class BARP(LikelihoodModel):
     """P(w beats l | s) = σ(d + Σ_c θ_sc (δ_wc - δ_lc)), δ the class of an item (Ferrara et al.).
 
-    A worker has one bias for every class but the first (in sorted order), which the others are relative to; with two
-    classes that is the single θ_s of the paper. All workers are alike in reliability.
+    A worker has one bias for every class except the first (in sorted order), which is the reference. With two classes
+    that is the single θ_s of the paper. All workers have the same reliability.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class BARP(LikelihoodModel):
         return comparisons.with_features(difference, tuple(f"class_{name}" for name in names))
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
-        """Without classes all items are of one class."""
+        """Return the model for votes without classes: all items are of one class."""
         if comparisons.item_class is not None:
             return self, ""
         return replace(self, reduced=True), "reduced: no classes of items, the same as bt"
@@ -76,5 +76,5 @@ class BARP(LikelihoodModel):
         return WorkerEstimate(extra=columns)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return σ(d): two items of one class."""
+        """Return σ(d), as for two items of one class."""
         return sigmoid(difference)

@@ -1,4 +1,4 @@
-"""What every model is and what it returns."""
+"""What every model is, and the estimate that it returns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.panels import PanelVotes
 
-# With the records of engines and solvers that an estimate consists of: `results` imports neither.
+# These also name the records of engines and solvers that an estimate contains, since `results` imports neither.
 __all__ = [
     "ContextPoints",
     "Estimate",
@@ -50,12 +50,12 @@ __all__ = [
     "mirror",
 ]
 
-# Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of the
-# prior of `sift`.
+# Prior of the share of honest workers among workers with a clear sign: Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of
+# the prior of `sift`.
 _HONEST, _ADVERSARIAL = 3.5, 0.5
-_ZONE = 0.25  # of the typical reliability: a worker closer to 0 has no say
-# A worker of reliability 2 orders five of six random pairs as the scores do. Workers who agree even more are no reason
-# to ignore others: adversaries who know the truth agree best of all.
+_ZONE = 0.25  # share of the typical reliability: a worker closer to 0 does not count
+# A worker of reliability 2 orders five of six random pairs as the scores do. Workers who agree even more do not make
+# others count less: adversaries who know the truth agree most of all.
 _MAX_TYPICAL = 2.0
 
 
@@ -68,17 +68,17 @@ class SignSupport(NamedTuple):
 
     @property
     def log_odds(self) -> float:
-        """Log odds that the sign is right."""
+        """Return the log odds that the sign is right."""
         return sign_log_odds(self.positive, self.negative)
 
     @property
     def probability(self) -> float:
-        """Probability that the sign is right."""
+        """Return the probability that the sign is right."""
         return 1.0 / (1.0 + exp(-max(self.log_odds, -700.0)))
 
     @property
     def margin(self) -> float:
-        """Mean over workers of P(for the sign) - P(against it)."""
+        """Return the mean over workers of P(for the sign) - P(against it)."""
         return (self.positive - self.negative) / max(self.workers, 1)
 
     def mirrored(self) -> SignSupport:
@@ -88,8 +88,8 @@ class SignSupport(NamedTuple):
 
 def sign_log_odds(reliable: float, adversarial: float) -> float:
     """Return the log odds that the sign is right, from the expected counts on either side."""
-    # The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes. With R workers for the
-    # sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and B(3.5 + A, 0.5 + R) if all are
+    # The share ρ of honest workers among those with a clear sign is Beta(3.5, 0.5) before the votes. With R workers for
+    # the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and B(3.5 + A, 0.5 + R) if all are
     # mirrored; for many workers the odds go to (R/A)³.
     a, b = _HONEST, _ADVERSARIAL
     return lgamma(a + reliable) + lgamma(b + adversarial) - lgamma(a + adversarial) - lgamma(b + reliable)
@@ -98,8 +98,8 @@ def sign_log_odds(reliable: float, adversarial: float) -> float:
 def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSupport:
     """Count the informative workers for and against the sign."""
     # The typical reliability is the median of |β| over workers, weighted by information (β² times the number of votes),
-    # and at most 2. A worker is for the sign with P(β > typical/4) and against it with P(β < -typical/4), so that
-    # nearly random workers have no say, however many they are.
+    # and at most 2. A worker is for the sign with P(β > typical/4) and against it with P(β < -typical/4), so nearly
+    # random workers do not count, however many there are.
     zone = _ZONE * min(weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
     if zone == 0.0:
         return SignSupport(0.0, 0.0, len(beta))
@@ -115,7 +115,7 @@ def weighted_median(values: Vector, weights: Vector) -> float:
     return float(values[order][np.searchsorted(reached, 0.5 * reached[-1])])
 
 
-# The types that a hyper-parameter can have, in words and for isinstance.
+# The types that a hyper-parameter can have, with their names and the check for isinstance.
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
     "int": ("a whole number", (int,)),
@@ -125,7 +125,7 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class WorkerEstimate:
-    """What a method estimates of workers; None where it estimates nothing.
+    """The estimates of workers by a method; None for each quantity that it does not estimate.
 
     Limits of reliability come from `quantiles` where a method has a posterior (one row per worker, of quantiles of
     equal probability), else from the standard deviation. `random_level` is the reliability of a worker who clicks at
@@ -162,8 +162,8 @@ class WorkerEstimate:
 class PanelEstimate(NamedTuple):
     """Draws of the biases of panels (draw, panel, item) and of their sizes, in logits.
 
-    `votes` is the number of trusted votes, `worth` how many of them all others are worth, and `information` what one
-    trusted vote adds to the precision of a difference of scores.
+    `votes` is the number of trusted votes, `worth` the number of trusted votes that all others are worth, and
+    `information` the precision that one trusted vote adds to a difference of scores.
     """
 
     names: tuple[str, ...]
@@ -176,11 +176,11 @@ class PanelEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a model estimates, by code: labels and tables are made of it later.
+    """The estimate of a model, by code; `results` adds labels and makes tables.
 
     `theta` holds the workers' parameters as the likelihood takes them, one row per worker; `points` stand for their
-    joint posterior where they have one. Where workers differ by context, `points` are for a context in which a worker
-    was not seen, and `in_context` for the others.
+    joint posterior where they have one. If workers differ by context, `points` are for a context without the worker's
+    votes, and `in_context` for the others.
     """
 
     scores: Vector
@@ -188,42 +188,42 @@ class Estimate:
     rule: StoppingRule
     trace: list[float]
     score_sd: Vector | None = None
-    precision: ScorePrecision | None = None  # where some component is small
+    precision: ScorePrecision | None = None  # if some component is small
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
-    sign: SignSupport | None = None  # where the model chose the sign by its workers
-    crowd_side: tuple[float, float] | None = None  # mean and sd of the lean of all to the left
-    details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
-    pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
-    population: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
-    sites: SavedSites | None = None  # of every vote, where a later fit can start from them
+    sign: SignSupport | None = None  # if the model chose the sign by its workers
+    crowd_side: tuple[float, float] | None = None  # mean and sd of the bias of all workers to the left
+    details: dict[str, float | None] = field(default_factory=dict)  # further entries of the summary
+    pairs: PairPosteriors | None = None  # if votes on a pair depend on more than its scores
+    population: dict[str, Any] | None = None  # the learned population of workers, for JSON
+    sites: SavedSites | None = None  # one per vote, if a later fit can start from them
     diagnostics: tuple[Diagnostic, ...] = ()
-    features: FeatureEstimate | None = None  # where features of items have a part in the scores
-    covariates: CovariateEstimate | None = None  # where votes came with some
-    dimensions: DimensionEstimate | None = None  # where there are more than one
-    component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
+    features: FeatureEstimate | None = None  # if features of items affect the scores
+    covariates: CovariateEstimate | None = None  # if votes have covariates
+    dimensions: DimensionEstimate | None = None  # if there are several
+    component: NDArray[np.uint32] | None = None  # of items, if more than votes connects them
     common: Estimate | None = None  # of items in all contexts together, if contexts are pooled
-    panels: PanelEstimate | None = None  # where a panel of judges is trusted
+    panels: PanelEstimate | None = None  # if a panel of judges is trusted
 
     def __post_init__(self) -> None:
-        self.rule.iterate = None  # what it is made of holds the engine, and all its votes
+        self.rule.iterate = None  # it refers to the engine with all its votes
 
     @property
     def covariance(self) -> ComponentCovariance | None:
-        """Covariances of the scores in small components, computed once."""
+        """Return the covariances of the scores in small components, computed once."""
         return None if self.precision is None else self.precision.covariance
 
     def difference_variance(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> Vector | None:
-        """Variances of differences of scores, errors in large components as independent."""
+        """Return variances of differences of scores; errors in large components count as independent."""
         return difference_variance(self.covariance, self.score_sd, first, second)
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where an earlier fit ended, by code: scores, their variances, the `population` learned.
+    """The end of an earlier fit, by code: scores, their variances, and the learned `population`.
 
     An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they were kept; `workers`
     the parameters of workers in the middle of a run that was cut short.
@@ -234,27 +234,27 @@ class Start:
     population: dict[str, Any]
     sites: SavedSites | None = None
     workers: Vector | None = None
-    boards: Boards | None = None  # of the votes at hand, where contexts are pooled
+    boards: Boards | None = None  # of the present votes, if contexts are pooled
     dimensions: DimensionEstimate | None = None
 
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A frozen dataclass of hyper-parameters that knows its assumptions and its estimate."""
+    """A frozen dataclass of hyper-parameters with assumptions and an estimate."""
 
     name: ClassVar[str]
-    needs: ClassVar[str] = "likelihood"  # the capability of an engine beside counts
+    needs: ClassVar[str] = "likelihood"  # the capability of an engine that is needed besides counts
     uses_workers: ClassVar[bool] = True
-    tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
-    of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
-    free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
-    takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
-    takes_items: ClassVar[bool] = False  # whether features of items are of use
+    tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes select
+    of_any_sign: ClassVar[tuple[str, ...]] = ()  # hyper-parameters that may be negative or 0
+    free_sign: ClassVar[bool] = True  # whether -r with mirrored workers is as probable as r
+    takes_gold: ClassVar[bool] = False  # whether the fit itself uses the workers counted by `n_gold`
+    takes_items: ClassVar[bool] = False  # whether it uses features of items
     takes_groups: ClassVar[bool] = False  # whether groups of votes may have an effect
-    rankings: ClassVar[str] = "pairs"  # or "likelihood", or "reweighted" pairs
-    by_worker: ClassVar[bool] = True  # whether votes apart by worker, on many machines, are enough
-    takes_covariates: ClassVar[bool] = False  # whether it learns coefficients of votes' features
-    bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
+    rankings: ClassVar[str] = "pairs"  # treatment of rankings: as "pairs", by "likelihood", or as "reweighted" pairs
+    by_worker: ClassVar[bool] = True  # whether votes separated by worker, on many machines, suffice
+    takes_covariates: ClassVar[bool] = False  # whether it learns coefficients for features of votes
+    bytes_a_comparison: ClassVar[int] = 64  # memory besides the votes, at the peak
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -262,7 +262,7 @@ class Model(ABC):
                 object.__setattr__(self, entry.name, self._checked(entry.name, str(entry.type)))
 
     def _checked(self, name: str, kind: str) -> Any:
-        """Return a hyper-parameter as its type; refuse a wrong type and what makes no sense."""
+        """Return a hyper-parameter as its type; raise an error for a wrong type or a value outside its range."""
         value, (wanted, types) = getattr(self, name), _TYPES[kind]
         fits = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
         if not fits:
@@ -288,27 +288,27 @@ class Model(ABC):
         return comparisons
 
     def in_one_dimension(self) -> Model:
-        """Return the model for fits that need no more than scores and reliabilities."""
+        """Return the model for fits that need only scores and reliabilities."""
         return replace(self, dimensions=1) if hasattr(self, "dimensions") else self  # type: ignore[call-arg]
 
     def memory(self, comparisons: Comparisons) -> int:
-        """Bytes that a fit needs beside the comparisons, at the peak."""
+        """Return the bytes that a fit needs besides the comparisons, at the peak."""
         return self.bytes_a_comparison * len(comparisons)
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
-        """Return the model in the form that these votes allow, and a note of what it leaves out."""
+        """Return the model in a form that these votes allow, and a note of what it leaves out."""
         return self, ""
 
     @abstractmethod
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Fit the model to the comparisons of the engine, from `start` where there is one."""
+        """Fit the model to the comparisons of the engine, from `start` if there is one."""
 
     def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
-        """Fit the model with features of items, where it has a use for them."""
+        """Fit the model with features of items, if it uses them."""
         raise RequestError(f"{self.name} has no use for features of items; sift and bora-map have")
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:  # noqa: B027
-        """Refuse votes whose terms the model cannot combine; `dependent` ones have groups."""
+        """Raise an error for votes whose terms the model cannot combine; `dependent` votes have groups."""
 
     def estimate_trusted(
         self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
@@ -317,7 +317,7 @@ class Model(ABC):
         raise RequestError(f"{self.name} has no trusted votes; sift has")
 
     def boards(self, votes: Comparisons) -> Boards | None:
-        """Return the contexts of votes where the model lets them learn from each other."""
+        """Return the contexts of votes if the model lets them learn from each other."""
         return None
 
     def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
@@ -332,31 +332,31 @@ class Model(ABC):
     def estimate_with_covariates(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
-        """Fit the model with the features of the votes, where it learns coefficients of them."""
+        """Fit the model with the features of the votes, if it learns coefficients for them."""
         raise RequestError(f"{self.name} has no coefficients of covariates; sift has")
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """Fit the model from where an earlier fit ended, or was cut short."""
+        """Fit the model from the end of an earlier fit, or from an interrupted one."""
         return self.estimate(engine, progress, start)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Score nearly the same votes for a search; return where to continue, None to fit again."""
-        # What evidence decides is decided again only if `decide`.
+        """Score almost the same votes for a search; return where to continue, or None to fit from the beginning."""
+        # Terms that the evidence keeps are decided again only if `decide` is set.
         return None
 
     def estimate_in_groups(
         self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate, progress: Progress | None = None
     ) -> Estimate | None:
-        """Fit with an effect of groups of votes; None if the evidence supports none."""
-        # In `engine` an item within a group is an item; `whole` and `before` are without groups.
+        """Fit with an effect of groups of votes; return None if the evidence does not support one."""
+        # In `engine` an item in a group is a separate item; `whole` and `before` are without groups.
         return None
 
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of the engine's votes at an estimate made from other votes."""
+        """Return the log-likelihood of the engine's votes at an estimate from other votes."""
 
     def left_out_votes(self, engine: Engine, votes: Comparisons, estimate: Estimate) -> float:
-        """As `left_out`, of votes whose covariates the estimate may need."""
+        """Return `left_out` for votes whose covariates the estimate may need."""
         return self.left_out(engine, estimate)
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
@@ -365,11 +365,11 @@ class Model(ABC):
 
     @abstractmethod
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(first over second) for a difference of scores and a worker's reliability."""
+        """Return P(first over second) for a difference of scores and a worker's reliability."""
 
     @property
     def tie_column(self) -> str:
-        """The column of the workers' table that settles how often they tie."""
+        """Return the column of the workers' table that determines how often they tie."""
         return "tie_rate"
 
     def outcome_probabilities(
@@ -381,16 +381,16 @@ class Model(ABC):
         side_variance: NDArray[np.float64] | float = 0.0,
         offset: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
-        """P(win), P(tie) and P(loss) of the first item; arrays that broadcast."""
-        # `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as half a win, the rate
-        # of ties. `side` and `side_variance` are mean and variance of a side bias, for models that predict with one,
-        # and `offset` is what other dimensions add to the log odds; here they are not used. Which item stands on which
-        # side is unknown: both placements are equally likely.
+        """Return P(win), P(tie) and P(loss) of the first item; arrays broadcast."""
+        # `tie` is the workers' parameter in the column `tie_column`: in this class, where a tie is half a win, the rate
+        # of ties. `side` and `side_variance` are the mean and variance of a side bias, and `offset` is the contribution
+        # of other dimensions to the log odds; this class uses none of them. It is unknown which item stands on which
+        # side: both placements are equally likely.
         return half_win(self.probability(difference, reliability), tie)
 
 
 def mirror(model: Model, estimate: Estimate) -> Estimate:
-    """Return the estimate with the sign of all scores turned, and all else to match."""
+    """Return the estimate with the sign of all scores, and of everything that depends on it, reversed."""
     pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
     population, sites, sign = estimate.population, estimate.sites, estimate.sign
     return replace(
@@ -415,7 +415,7 @@ def _points(points: WorkerPoints) -> WorkerPoints:
 
 
 def _workers(workers: WorkerEstimate) -> WorkerEstimate:
-    """Reliabilities about that of a worker who clicks at random; adversarial is informative."""
+    """Return reliabilities mirrored about that of random clicks, with adversarial and informative exchanged."""
 
     def turned(values: Vector | None) -> Vector | None:
         return None if values is None else 2.0 * workers.random_level - values

@@ -73,11 +73,11 @@ class BoraEM(BoltzmannModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.alternations > MOST_ALTERNATIONS:  # no rule ends them before their number
+        if self.alternations > MOST_ALTERNATIONS:  # no stopping rule ends alternations early
             raise RequestError(f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, not {self.alternations}")
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """EM from scores 0; standard deviations from the curvature at the end."""
+        """Run EM from scores 0; standard deviations come from the curvature at the end."""
         rule = StoppingRule("change of the mean log-likelihood", self.tolerance, self.most_iterations, progress)
         facts = engine.facts
         slopes = np.full(facts.n_workers, self.start_reliability)

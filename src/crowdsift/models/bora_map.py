@@ -1,4 +1,4 @@
-"""Boltzmann-rational workers by maximum a posteriori: the workhorse at scale."""
+"""Boltzmann-rational workers by maximum a posteriori: the fastest method for many votes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class BoltzmannModel(Model):
-    """P(first wins | s) = σ(β_s d); runs that were cut short go on from their iterate."""
+    """P(first wins | s) = σ(β_s d); interrupted runs continue from their iterate."""
 
     @abstractmethod
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """From the iterate `start` where there is one."""
+        """Fit the model, from the iterate `start` if there is one."""
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         slopes = np.ascontiguousarray(estimate.theta[:, 0])
@@ -55,9 +55,9 @@ class BoraMAP(BoltzmannModel):
     Parameters
     ----------
     reliability_mean
-        μ, the reliability of a worker of whom nothing is known.
+        μ, the reliability of a worker before any vote.
     reliability_sd
-        σ, how far workers differ.
+        σ, the standard deviation of reliabilities between workers.
     tolerance
         Stop when the gradient would move no score by more than this.
     most_iterations
@@ -84,7 +84,7 @@ class BoraMAP(BoltzmannModel):
     bytes_a_comparison: ClassVar[int] = 16
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Newton steps from 0; standard deviations from the curvature at the end."""
+        """Take Newton steps from 0; standard deviations come from the curvature at the end."""
         begin = None if start is None or start.workers is None else (start.scores, start.workers)
         return self._upright(self._mode(engine, progress, begin)[2])
 
@@ -97,7 +97,7 @@ class BoraMAP(BoltzmannModel):
             )
         found, at, plain = self._mode(engine, progress, None)
         varied = any(block.values.any() for block in features.blocks)
-        if not varied or not plain.scores.any():  # nothing to explain, or nothing to do it with
+        if not varied or not plain.scores.any():  # nothing to explain, or no features that vary
             return self._upright(plain)
         mode = mode_with_features(
             engine,
@@ -117,8 +117,8 @@ class BoraMAP(BoltzmannModel):
     def _mode(
         self, engine: Engine, progress: Progress | None, start: tuple[Vector, Vector] | None
     ) -> tuple[Vector, Profile, Estimate]:
-        """Find the mode; where its workers oppose its sign, look for one of the other sign, too."""
-        # The prior of reliabilities is not symmetric, so the mirror image of a mode is no mode.
+        """Return the mode; if its workers oppose its sign, look for one with the other sign as well."""
+        # The prior of reliabilities is not symmetric, so the mirror image of a mode is not a mode.
         found: list[tuple[Vector, Profile, Estimate]] = []
         while not found or (len(found) == 1 and _log_odds(found[0][2]) < 0.0):
             if found:
@@ -131,7 +131,7 @@ class BoraMAP(BoltzmannModel):
         return max(found, key=lambda each: _log_odds(each[2]))
 
     def _upright(self, estimate: Estimate) -> Estimate:
-        """Turn an estimate whose informative workers oppose its sign."""
+        """Return the estimate, reversed if its informative workers oppose its sign."""
         return mirror(self, estimate) if _log_odds(estimate) < 0.0 else estimate
 
     def _rule(self, progress: Progress | None) -> StoppingRule:
@@ -140,10 +140,10 @@ class BoraMAP(BoltzmannModel):
     def _estimate(
         self, engine: Engine, found: Vector, at: Profile, trace: list[float], rule: StoppingRule
     ) -> tuple[Estimate, float]:
-        """Return the estimate of unit size, and the size that the mode had."""
+        """Return the estimate scaled to unit size, and the size of the mode."""
         scores = found - found.mean()
         size = float(np.sqrt(np.mean(scores**2)))
-        if size < 1e-9:  # the votes are all ties
+        if size < 1e-9:  # all votes are ties
             scores, size = np.zeros_like(scores), 1.0
         scores, slopes = np.asarray(scores / size), np.asarray(at.slopes * size)
         # The prior of scaled scores has the precision size².
@@ -162,9 +162,9 @@ class BoraMAP(BoltzmannModel):
         ), size
 
     def _sign(self, engine: Engine, at: Profile, size: float) -> SignSupport | None:
-        """Count the workers for and against the sign."""
-        # The prior N(μ, σ²) takes every worker as honest before its first vote. For this question it is replaced by
-        # N(0, μ² + σ²), which is as wide about 0 and favours no sign.
+        """Return the support of workers for and against the sign."""
+        # The prior N(μ, σ²) treats every worker as honest before its first vote. For this question it is replaced by
+        # N(0, μ² + σ²), which has the same width and favours no sign.
         mean, precision = self.reliability_mean, self.reliability_sd**-2
         votes = np.maximum(at.curvature - precision, 0.0)
         total = votes + 1.0 / (mean**2 + self.reliability_sd**2)

@@ -1,4 +1,4 @@
-"""Bradley and Terry (1952), penalised: every worker counts alike."""
+"""Bradley and Terry (1952), penalised: every worker counts the same."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class BradleyTerry(Model):
     bytes_a_comparison: ClassVar[int] = 12
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """One comparison a pair, since counts are sufficient, where it is sure to halve them."""
-        if comparisons.elsewhere is not None:  # apart by worker; the answer is the same
+        """Return one comparison per pair, since counts are sufficient, if this halves the votes at least."""
+        if comparisons.elsewhere is not None:  # other machines hold the votes, split by worker; the answer is the same
             return comparisons
         pairs = comparisons.n_items * (comparisons.n_items - 1) // 2
         return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Newton steps; the objective is strictly convex."""
+        """Take Newton steps; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
         rule = StoppingRule("largest step of a score", self.tolerance, self.most_iterations, progress)
         first = objective.first_scores() if start is None else start.scores
@@ -90,7 +90,7 @@ class BradleyTerry(Model):
         from crowdsift.solvers.choices import ChoiceObjective
 
         objective = ChoiceObjective(votes.choices, votes.n_items, self.penalty)
-        tolerance = 0.01 * self.tolerance  # a Newton step more, for 1e-6 of the maximum
+        tolerance = 0.01 * self.tolerance  # one more Newton step, for 1e-6 of the maximum
         rule = StoppingRule("largest step of a score", tolerance, self.most_iterations, progress)
         scores, trace = minimise(objective, np.zeros(votes.n_items), rule, objective.largest_step)
         component, precision = engine.facts.component, None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-_CHUNK = 4_096  # votes at a time
+_CHUNK = 4_096  # votes processed at a time
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,16 @@ class CovariateEstimate:
     nothing: tuple[str, ...] = ()
 
     def of(self, count: int) -> CovariateEstimate:
-        """Return the estimate without the rows after the first `count`, which are gold's."""
         rows = ("mean", "sd", "points", "covariance")
         return replace(self, **{name: getattr(self, name)[:count] for name in rows})
 
     @property
     def others(self) -> list[int]:
-        """The columns that are not the side."""
+        """Return the columns other than the side."""
         return [column for column, name in enumerate(self.names) if name != SIDE]
 
     def sides(self) -> tuple[Vector, Vector]:
-        """Return mean and variance of every worker's side bias; 0 where that is no covariate."""
+        """Return mean and variance of every worker's side bias; 0 if the side is no covariate."""
         if SIDE not in self.names:
             return np.zeros(len(self.mean)), np.zeros(len(self.mean))
         return self.mean[:, 0], self.sd[:, 0] ** 2
@@ -63,7 +62,7 @@ class CovariateEstimate:
         return np.asarray(scores + self.item_values @ self.crowd / max(self.typical, 1e-9))
 
     def offsets(self, votes: Comparisons) -> tuple[Vector, Vector]:
-        """Return c·γ at the points of every vote's worker, and its variance; the side left out."""
+        """Return c·γ at the points of every vote's worker, and its variance, without the side."""
         columns = self.others
         if not columns or votes.features is None:
             nothing = np.zeros((len(votes), 1))

@@ -1,8 +1,8 @@
 """Covariances of scores, component by component.
 
-Scores of a component are centred, so those of a small one depend on each other strongly: of two items one is the
-other's negative. Small components therefore get their exact covariance, however many there are; components of one size
-are handled together.
+Scores of a component are centred, so those of a small one are strongly dependent: of two items, one score is the
+negative of the other. Small components therefore get their exact covariance, however many there are; components of one
+size are handled together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScorePrecision:
-    """Hold the precision L + shift·I of scores, L by pairs; scores are then divided by `size`."""
+    """The precision L + shift·I of scores, L by pairs; scores are then divided by `size`."""
 
     low: NDArray[np.uint32]
     high: NDArray[np.uint32]
@@ -45,17 +45,17 @@ class ScorePrecision:
 
     @cached_property
     def covariance(self) -> ComponentCovariance:
-        """Covariances of the scores about the means of their components, the small ones."""
+        """Return the covariances of scores about the means of their components, for small components."""
         return ComponentCovariance(self.component, self.low, self.high, self.weight, self.shift, self.size)
 
 
-MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second
-_MOST_NUMBERS = 20_000_000  # in all covariances together; the smallest components come first
-_BATCHED = 48  # items up to which components of one size are inverted together
+MOST_ITEMS = 1_000  # items of a component whose covariance is exact: an inverse takes a tenth of a second
+_MOST_NUMBERS = 20_000_000  # numbers in all covariances together; the smallest components come first
+_BATCHED = 48  # components of one size with at most this number of items are inverted together
 
 
 class Block(NamedTuple):
-    """Hold the components of one size: their items by row, and R with RᵀR the covariance."""
+    """The components of one size: their items by row, and R with RᵀR the covariance."""
 
     items: NDArray[np.int64]
     root: Vector
@@ -67,7 +67,7 @@ class Block(NamedTuple):
 
 
 class ComponentCovariance:
-    """Hold the covariance of scores about the means of their components, where it is exact.
+    """The covariance of scores about the means of their components, where it is exact.
 
     `low`, `high`, `weight` are the pairs in the Laplacian L. The precision is L + shift·I, of the scores before the
     division by `size`. `blocks` are the components of two or more items, by size.
@@ -113,8 +113,8 @@ class ComponentCovariance:
         weight: Vector,
     ) -> Block:
         """Return the roots of components of one size; improper ones are marked as not exact."""
-        # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the differences and of no
-        # interest. 11ᵀ/k is added, so that nothing cancels where the shift is tiny.
+        # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the differences and is not
+        # used. 11ᵀ/k is added, so that nothing cancels where the shift is tiny.
         n, k = items.shape
         one, two = np.maximum(one, two), np.minimum(one, two)  # only the lower triangle is read
         summed = np.bincount((row * k + one) * k + two, weight, n * k * k)
@@ -135,7 +135,7 @@ class ComponentCovariance:
 
     @cached_property
     def _variances(self) -> Vector:
-        """Of every item that is in a block, as on the diagonals of `covariances`; else 0."""
+        """Return the variance of every item in a block, as on the diagonals of `covariances`; 0 for others."""
         result = np.zeros(len(self.component))
         for block in self.blocks:
             squares = np.einsum("nij,nij->nj", block.root, block.root)
@@ -144,13 +144,13 @@ class ComponentCovariance:
 
     @property
     def _level(self) -> float:
-        """The variance of a component's level as `_block` leaves it, times the component's size."""
+        """Return the variance of a component's level in `_block`, times the component's size."""
         return 1.0 / ((self.shift + 1.0) * self.scale**2)
 
     @cached_property
     def covariances(self) -> tuple[Vector, ...]:
-        """Of every block the covariances of its components, k x k each."""
-        # With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
+        """Return the covariances of the components of every block, k x k each."""
+        # The 11ᵀ/k that was added gives the level the variance 1/(shift + 1), which is subtracted here.
         found = tuple(_inverses(block.root) for block in self.blocks)
         for block, covariance in zip(self.blocks, found, strict=True):
             covariance -= self._level / block.size
@@ -158,11 +158,11 @@ class ComponentCovariance:
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """Of which items the covariances are known."""
+        """Return for which items the covariances are known."""
         return np.asarray(self._group != -1)
 
     def between(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return covariances of pairs of scores; 0 where they are of two components, or not known."""
+        """Return covariances of pairs of scores; 0 if they are unknown or the items are in two components."""
         first, second = first.astype(np.int64), second.astype(np.int64)
         result = np.zeros(len(first))
         group = np.where(self.component[first] == self.component[second], self._group[first], -1)
@@ -173,7 +173,7 @@ class ComponentCovariance:
         return result
 
     def deviations(self, otherwise: Vector | None) -> Vector | None:
-        """Return exact standard deviations if available, otherwise the given; None without any."""
+        """Return exact standard deviations where available, otherwise the given ones; None if there are none."""
         if otherwise is None and not self.exact.any():
             return None
         otherwise = np.full(len(self.component), np.nan) if otherwise is None else otherwise
@@ -181,7 +181,7 @@ class ComponentCovariance:
         return np.where(self.exact, exact, otherwise)
 
     def dense(self) -> Vector | None:
-        """Return the covariance as one matrix; None where some is not known or items are many."""
+        """Return the covariance as one matrix; None if a part is unknown or there are many items."""
         n = len(self.component)
         if n > MOST_ITEMS or not self.exact.all():
             return None
@@ -194,8 +194,8 @@ class ComponentCovariance:
 def difference_variance(
     covariance: ComponentCovariance | None, sd: Vector | None, first: NDArray[np.integer], second: NDArray[np.integer]
 ) -> Vector | None:
-    """Return variances of differences of scores; None where nothing is known of any."""
-    # Where there is no exact covariance errors count as independent.
+    """Return variances of differences of scores; None if no variance is known."""
+    # Errors without an exact covariance count as independent.
     if covariance is not None:
         sd = covariance.deviations(sd)
     if sd is None:
@@ -228,7 +228,7 @@ def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
         try:
             return _inverse_factors(matrix), np.ones(n, bool)
         except np.linalg.LinAlgError:
-            values = np.linalg.eigvalsh(matrix)  # their rounding errors are of the largest
+            values = np.linalg.eigvalsh(matrix)  # their rounding errors are relative to the largest one
             proper = values[:, 0] > 10.0 * k * np.finfo(np.float64).eps * values[:, -1]
             safe = np.where(proper[:, None, None], matrix, np.eye(k))
             return _inverse_factors(safe), proper
@@ -242,7 +242,7 @@ def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
 
 
 def _inverses(root: Vector) -> Vector:
-    """Return RᵀR of each, as `_roots` made them."""
+    """Return RᵀR for each matrix from `_roots`."""
     if root.shape[1] <= _BATCHED:
         return np.asarray(root.transpose(0, 2, 1) @ root)
     result = np.empty_like(root)

@@ -1,4 +1,4 @@
-"""CrowdBT: every worker votes truthfully with an own probability."""
+"""CrowdBT: every worker votes truthfully with its own probability."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class CrowdBT(ReliabilityModel):
     """P(w beats l | s) = β_s σ(d) + (1 - β_s) σ(-d), β_s in [0, 1] (Chen et al., 2013).
 
-    Here a reliability of ½ is that of a worker who clicks at random.
+    A worker who clicks at random has the reliability ½.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class CrowdBT(ReliabilityModel):
     truthful: ClassVar[float | None] = 1.0
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """Return β, of which ½ is random."""
+        """Return the workers' β, of which ½ means random."""
         return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:

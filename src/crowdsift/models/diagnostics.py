@@ -1,4 +1,4 @@
-"""What deserves a look in a fit: a kind for programs, a sentence for people."""
+"""Points of a fit that need attention: a kind for programs, a sentence for people."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a diagnostic is about."""
+    """The subject of a diagnostic."""
 
     CONVERGENCE = "convergence"  # the method stopped before its tolerance
-    SIGN = "sign"  # which end of the scores is up is not settled
+    SIGN = "sign"  # the votes do not determine which end of the scores is the top
     DIRECTION = "direction"  # voters agree on no direction: there is no common ranking
-    GOLD = "gold"  # known pairs and scores do not go together
-    INFORMATION = "information"  # the votes hold none, or none about workers
+    GOLD = "gold"  # gold pairs contradict the scores
+    INFORMATION = "information"  # the votes hold no information, or none about workers
     ISLANDS = "islands"  # items without a chain of votes between them
     ONE_WAY = "one-way"  # items that only won or only lost
-    COPIED = "copied"  # votes on a pair agree beyond what scores explain
-    CONTEXTS = "contexts"  # workers differ by context as far as the model goes
-    FEATURES = "features"  # of items: missing, constant, or of no use
-    SCALE = "scale"  # the scores have no such scale as was asked for
-    INTERVALS = "intervals"  # limits may be off
-    METHOD = "method"  # another than the default one was taken
-    RESOURCES = "resources"  # threads or memory other than asked for
-    UPDATE = "update"  # new votes that are repeated or not used in full
+    COPIED = "copied"  # votes on a pair agree more than scores explain
+    CONTEXTS = "contexts"  # workers differ by context more than the model allows
+    FEATURES = "features"  # features of items are missing, constant, or useless
+    SCALE = "scale"  # the scores do not have the scale that was requested
+    INTERVALS = "intervals"  # limits may be inaccurate
+    METHOD = "method"  # a method other than the default was used
+    RESOURCES = "resources"  # threads or memory differ from the request
+    UPDATE = "update"  # new votes are repeated or only partly used
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that deserves a look."""
+    """A point of a fit that needs attention."""
 
     kind: Kind
     message: str

@@ -1,4 +1,4 @@
-"""Positions of items and weights of workers where votes have more than one dimension."""
+"""Positions of items and weights of workers, for votes with more than one dimension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Trial(NamedTuple):
-    """Record a number of dimensions, its evidence and its left-out log loss (NaN: not measured)."""
+    """A number of dimensions that was tried, its evidence and its left-out log loss (NaN: not measured)."""
 
     dimensions: int
     evidence: float
@@ -30,7 +30,7 @@ class DimensionEstimate:
 
     `positions`, `position_covariance`: x of every item about the mean of its component (items x D), and its covariance;
     `weights`, `weight_covariance`: a of every worker (workers x D), and its covariance; `mean`, `mean_covariance`,
-    `covariance`: μ with its uncertainty, and Σ; `direction`: what settles axis 0: "common" (μ), "gold" or "trusted";
+    `covariance`: μ with its uncertainty, and Σ; `direction`: what defines axis 0: "common" (μ), "gold" or "trusted";
     `has_common`: False if the 90 % interval of μ contains 0: voters agree on no direction; `trials`: every number of
     dimensions that was tried, kept or not; `distinct`: the probability that most of what explains a worker's votes lies
     outside axis 0, by the spread of the positions over the pairs that it judged; `component_size`: the number of items
@@ -52,26 +52,25 @@ class DimensionEstimate:
 
     @property
     def count(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return int(self.positions.shape[1])
 
     def of(self, count: int) -> DimensionEstimate:
-        """Return the estimate without the rows after the first `count`, which are gold's."""
         return self.by_worker(slice(count))
 
     def by_worker(self, rows: slice | NDArray[np.intp]) -> DimensionEstimate:
-        """Return the estimate with these rows of workers, in their order."""
+        """Return the estimate with these rows of workers, in the given order."""
         names = ("weights", "weight_covariance", "distinct")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def recoded(self, item: NDArray[np.intp], worker: NDArray[np.intp]) -> DimensionEstimate:
-        """Return the estimate with these rows of items and workers; -1 is one without votes."""
+        """Return the estimate with these rows of items and workers; -1 stands for one without votes."""
         found = self.with_strangers().by_worker(worker)
         names = ("positions", "position_covariance", "component_size")
         return replace(found, **{name: getattr(found, name)[item] for name in names})
 
     def with_strangers(self) -> DimensionEstimate:
-        """Return the estimate with a last worker and a last item, of code -1, without votes."""
+        """Return the estimate with an added last worker and last item without votes, of code -1."""
         own, D = self.weights[:1], self.count
         more = {
             "positions": np.zeros((1, D)),
@@ -85,7 +84,7 @@ class DimensionEstimate:
         return replace(self, **joined)
 
     def mirrored(self) -> DimensionEstimate:
-        """Return the estimate with the sign of axis 0 turned."""
+        """Return the estimate with the sign of axis 0 reversed."""
         sign = np.ones(self.count)
         sign[0] = -1.0
         both = np.outer(sign, sign)
@@ -104,7 +103,7 @@ class DimensionEstimate:
         self, worker: NDArray[np.integer] | int, first: NDArray[np.integer] | int, second: NDArray[np.integer] | int
     ) -> tuple[Vector, Vector]:
         """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0."""
-        # Errors of positions are as independent as the mean of their component allows.
+        # Errors of positions are treated as independent, except that components are centred.
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]
         d = self.positions[first, 1:] - self.positions[second, 1:]
         size = np.maximum(self.component_size[first], 2)

@@ -24,7 +24,7 @@ SIDE = "side"
 class FactorBT(LikelihoodModel):
     """P(w beats l | s) = σ(γ_s) σ(d) + σ(-γ_s) σ(⟨b_s, x⟩) (Bugakova et al., 2019).
 
-    x are the nuisance features of a comparison in favour of its first item: 1 for the side where sides are known, then
+    x are the nuisance features of a comparison in favour of its first item: 1 for the side if sides are known, then
     further features. The reliability is the share σ(γ_s) of votes that follow the scores.
 
     Parameters
@@ -68,13 +68,13 @@ class FactorBT(LikelihoodModel):
         return comparisons.with_features(features, names)
 
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
-        """Without sides and features the second part is one half."""
+        """Return the model for votes without sides and features: the second part is one half."""
         if comparisons.sides_known or comparisons.features is not None:
             return self, ""
         return replace(self, reduced=True), "reduced: no sides or features, side term one half"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
-        """Return γ, then b = 0."""
+        """Return γ and b = 0."""
         return np.concatenate([[self.start_skill], np.zeros(n_features)])
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:

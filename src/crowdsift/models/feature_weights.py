@@ -1,4 +1,4 @@
-"""What features of items imply for their scores: weights, shares, scores of items without votes."""
+"""Estimates from features of items: weights, shares, and scores of items without votes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["FeatureEstimate", "WeightPosterior", "with_feature_estimate"]
 class FeatureEstimate:
     """The linear part of scores, r = Σ_b X_b w_b + u, in the units of the reported scores.
 
-    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of the variance of scores that is a
-    block's; 1 - Σρ_b is an item's own; `explained`: the share of the variance of the posterior means that lies in the
-    features' part; `weights`: posterior of w over its prior standard deviation √ρ_b, all blocks one after the other;
-    `n_items`, `size`: the number of items that were fitted, and what scores were divided by; `gain`: how many nats of
-    evidence the features added.
+    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of a block in the variance of scores;
+    the rest, 1 - Σρ_b, no feature explains; `explained`: the share of the variance of the posterior means that lies in
+    the features' part; `weights`: posterior of w over its prior standard deviation √ρ_b, all blocks one after the
+    other; `n_items`, `size`: the number of items that were fitted, and what scores were divided by; `gain`: how many
+    nats of evidence the features added.
     """
 
     features: ItemFeatures
@@ -44,13 +44,13 @@ class FeatureEstimate:
 
     @property
     def own(self) -> float:
-        """The variance of what features leave open, on the scale of the prior."""
+        """Return the variance that features do not explain, on the scale of the prior."""
         return float(1.0 - self.shares.sum())
 
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
         """Return means and standard deviations of scores, about the mean of the fitted items."""
-        # For standardised features, a matrix per block. The level of the fitted items is independent of the weights and
-        # has the variance s/K.
+        # `features` are standardised, one matrix per block. The level of the fitted items is independent of the weights
+        # and has the variance s/K.
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]
         rows = np.concatenate(parts, axis=1)
         variance = self.weights.variance(rows) + self.own * (1.0 + 1.0 / self.n_items)
@@ -68,7 +68,7 @@ class FeatureEstimate:
         return factor * self.weights.mean, factor * np.sqrt(self.weights.variances())
 
     def mirrored(self) -> FeatureEstimate:
-        """For scores of the other sign."""
+        """Return the estimate for scores with reversed sign."""
         return replace(self, weights=self.weights._replace(mean=0.0 - self.weights.mean))
 
 
@@ -76,9 +76,9 @@ def with_feature_estimate(
     estimate: Estimate, run: Propagation | FeatureMode, features: ItemFeatures, size: float
 ) -> Estimate:
     """Add the features' prior to the estimate: all items then form one component."""
-    # All items can be compared then. (L + C⁻¹)1 = 1/s·1, so the variance about the mean of all is Σ_jj - s/K. Where
-    # items are few their covariance about it, PΣP, is exact: its pseudo-inverse is the Laplacian of weights over all
-    # pairs, which is how covariances are kept.
+    # All items become comparable. (L + C⁻¹)1 = 1/s·1, so the variance about the mean of all is Σ_jj - s/K. For few
+    # items the covariance about it, PΣP, is exact. It is stored as a Laplacian of weights over all pairs, whose
+    # pseudo-inverse it is.
     prior = run.item_prior
     if not isinstance(prior, FeaturePrior):
         return estimate
@@ -111,7 +111,7 @@ def with_feature_estimate(
 
 
 def _all_pairs(covariance: Vector) -> ScorePrecision:
-    """Return PΣP as the pseudo-inverse of a Laplacian over all pairs."""
+    """Return the pairs of the Laplacian whose pseudo-inverse is PΣP."""
     n = len(covariance)
     level = 1.0 / n
     about = covariance - covariance.mean(axis=0) - covariance.mean(axis=1)[:, None]

@@ -37,7 +37,7 @@ class HTCV(ReliabilityModel):
     free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "scaled-probit"
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
-    # Workers at β = 0, which no vote can move alone, make many minima.
+    # Workers at β = 0, from which no single vote moves them, cause many minima.
     stages: ClassVar[tuple[float, ...]] = (10.0**3.0, 10.0**2.5, 10.0**2.0, 10.0**1.5, 10.0**1.0, 10.0**0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:

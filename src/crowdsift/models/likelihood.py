@@ -1,4 +1,4 @@
-"""What the penalised likelihood methods with parameters of workers share."""
+"""The shared part of penalised likelihood methods with parameters of workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-# No start of a worker's parameter is larger: votes could not move it in double precision.
+# Largest initial parameter of a worker: beyond this, votes could not move it in double precision.
 _MOST = 1e3
 
 
@@ -29,7 +29,7 @@ _MOST = 1e3
 class LikelihoodModel(Model):
     """Maximum of the log-likelihood minus ½λ‖r‖² + ½λ‖θ - θ₀‖², by Newton's method.
 
-    A method names its likelihood, its θ₀ and bounds, and what of θ is the reliability.
+    A method defines its likelihood, θ₀, bounds, and which part of θ is the reliability.
 
     `penalty`: λ, the precision of the Gaussian prior on scores and on workers' parameters.
     """
@@ -39,12 +39,12 @@ class LikelihoodModel(Model):
     most_iterations: int = 500
 
     likelihood: ClassVar[str]
-    stages: ClassVar[tuple[float, ...]] = ()  # see minimise_eliminated
-    truthful: ClassVar[float | None] = None  # see WorkerElimination
+    stages: ClassVar[tuple[float, ...]] = ()  # see `minimise_eliminated`
+    truthful: ClassVar[float | None] = None  # see `WorkerElimination`
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """Return the comparisons without features that this method has no use for."""
+        """Return the comparisons without features, which this method does not use."""
         return comparisons.with_features(None)
 
     @abstractmethod
@@ -52,7 +52,7 @@ class LikelihoodModel(Model):
         """Return θ₀, the parameters of every worker at the start and the centre of their prior."""
 
     def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
-        """Return what the result says of workers, from their parameters and standard deviations."""
+        """Return the estimate of workers, from their parameters and standard deviations."""
         return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
@@ -84,7 +84,7 @@ class LikelihoodModel(Model):
 
 @dataclass(frozen=True)
 class ReliabilityModel(LikelihoodModel):
-    """A likelihood method in which a worker has a reliability β and nothing else."""
+    """A likelihood method in which a worker has only a reliability β."""
 
     start_reliability: float = 0.8
 

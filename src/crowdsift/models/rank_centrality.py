@@ -50,18 +50,18 @@ class RankCentrality(Model):
     most_iterations: int = 10_000
 
     name: ClassVar[str] = "rank-centrality"
-    by_worker: ClassVar[bool] = False  # pairs are counted over all
+    by_worker: ClassVar[bool] = False  # pairs are counted over all workers
     needs: ClassVar[str] = "slopes"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
     tuned: ClassVar[str] = "prior"
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """One comparison a pair: the walk knows counts only."""
+        """Return one comparison per pair: the walk depends on counts only."""
         return comparisons.pooled()
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Power iteration; the walk mixes at once, because every pair has a rate near one half."""
+        """Run power iteration; the walk mixes fast, because every pair has a rate near one half."""
         k = engine.facts.n_items
         margins = engine.counts.margins(self.prior)
         rows = 0.5 * (k - 1) - margins.multiply(np.ones(k))
@@ -82,7 +82,7 @@ class RankCentrality(Model):
         return Estimate(scores, value, rule, trace=[])
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""
+        """Return the log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""
         return self._log_likelihood(engine, estimate.scores)
 
     @staticmethod

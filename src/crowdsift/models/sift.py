@@ -1,4 +1,4 @@
-"""sift: workers integrated out, their types learned from the crowd."""
+"""sift: workers are integrated out, with a population of types learned from all votes."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.outcomes import Outcomes
     from crowdsift.votes.panels import PanelVotes
 
-MAX_PANEL_ITEMS = 200  # whose covariances are matrices
-_BYTES_OF_SIDES = 40  # a comparison
-_BYTES_A_TYPE = 90  # of a worker in a context
+MAX_PANEL_ITEMS = 200  # most items of a trusted panel: covariances are dense matrices
+_BYTES_OF_SIDES = 40  # bytes per comparison
+_BYTES_A_TYPE = 90  # bytes per type of a worker in a context
 POOLING = ("auto", "none", "complete")
 
 
@@ -96,7 +96,7 @@ class Sift(Model):
         For votes with a context column whose contexts share items. "auto" lets the score of an item differ between
         contexts by as much as the votes imply; "none" fits every context alone; "complete" ignores contexts.
     starts
-        From where to start; the run with the larger evidence wins.
+        Names of the starting points; the run with the largest evidence wins.
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
@@ -150,9 +150,9 @@ class Sift(Model):
             raise RequestError(f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}")
 
     def memory(self, comparisons: Comparisons) -> int:
-        """More where sides are known, and where workers may differ by context."""
+        """Return the bytes of a fit: more if sides are known, and if workers may differ by context."""
         plain = super().memory(comparisons)
-        if self.sides and comparisons.sides_known:  # votes have a second site, runs are four
+        if self.sides and comparisons.sides_known:  # votes have a second site, and there are four runs
             plain += _BYTES_OF_SIDES * len(comparisons)
         if not self.contexts or not comparisons.by:
             return plain
@@ -165,7 +165,7 @@ class Sift(Model):
         return 2 * plain + _BYTES_A_TYPE * min(apart * types, MAX_CONTEXT_NUMBERS)
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:
-        """Refuse terms that cannot be combined; see the base."""
+        """Raise an error for terms that cannot be combined; see the base class."""
         asked = {
             "features": votes.item_features is not None,
             "covariates": votes.features is not None,
@@ -188,7 +188,7 @@ class Sift(Model):
         refuse_count(self._asked, votes.n_items, votes.n_workers - votes.n_gold)
 
     def estimate(self, engine: Engine, progress: Progress | None = None, start: Start | None = None) -> Estimate:
-        """Run expectation propagation from all starts; informative workers decide the sign."""
+        """Run expectation propagation from all starts; informative workers determine the sign."""
         if start is not None:
             return self.resume(engine, start, progress)
         refuse_dimensions(engine, self._asked)
@@ -197,7 +197,7 @@ class Sift(Model):
 
     @property
     def _asked(self) -> int:
-        """The number of dimensions asked for; 0 lets the evidence decide."""
+        """Return the number of dimensions requested; 0 lets the evidence decide."""
         return 0 if isinstance(self.dimensions, str) else self.dimensions
 
     def _with_dimensions(
@@ -207,7 +207,7 @@ class Sift(Model):
         return found if found.dimensions is None else self._signed(found, engine)
 
     def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
-        """As the base, with contexts that learn from each other where they share items."""
+        """Fit the votes as the base class does; contexts learn from each other if they share items."""
         boards = self.boards(votes)
         if boards is None:
             found = super().estimate_votes(engine, votes, progress)
@@ -215,7 +215,7 @@ class Sift(Model):
             return replace(found, diagnostics=notes)
         levels = power_grid(self.grid_points)
         run = propagate(engine, levels, self._settings(engine, boards), progress)
-        if run.faint and not boards.complete:  # nothing in common?
+        if run.faint and not boards.complete:  # the contexts may have nothing in common
             alone = propagate(engine, levels, self._settings(engine), progress)
             if alone.evidence[-1] > run.evidence[-1]:
                 return self._with_dimensions(self._estimate(alone, engine), engine)
@@ -224,14 +224,14 @@ class Sift(Model):
     def estimate_trusted(
         self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
     ) -> Estimate:
-        """Run expectation propagation by panel and judge; then score the trusted panel."""
+        """Run expectation propagation by panel and judge, then score the trusted panel."""
         boards = Boards(panels.item, panels.board, whole.facts.n_items)
         settings = replace(self._settings(engine, boards), contexts=False, pair_effect=False)
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, trusted=(panels, whole))
 
     def boards(self, votes: Comparisons) -> Boards | None:
-        """Return the contexts as boards; None with features, beyond a dense matrix, or unpooled."""
+        """Return the contexts as boards; None with features, without pooling, or if matrices would be too large."""
         boards = self._shared(votes)
         return None if boards is None or boards.too_large else boards
 
@@ -242,7 +242,7 @@ class Sift(Model):
         return None if found is None else Boards(*found, self.pooling == "complete")
 
     def _not_pooled(self, votes: Comparisons) -> Iterator[Diagnostic]:
-        """Say that contexts share too many items to learn from each other."""
+        """Return the diagnostic that contexts share too many items to learn from each other."""
         boards = self._shared(votes)
         if boards is not None and 2 * boards.n_items < votes.n_items + 1:
             yield Diagnostic(
@@ -253,7 +253,7 @@ class Sift(Model):
             )
 
     def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
-        """As `estimate`, with a prior of scores by features if the evidence clearly rises."""
+        """Fit as `estimate`, with a prior of scores by features if the evidence clearly rises."""
         settings = replace(self._settings(engine), item_features=tuple(block.values for block in features.blocks))
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, features)
@@ -261,7 +261,7 @@ class Sift(Model):
     def estimate_with_covariates(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
-        """As `estimate`, with coefficients of every worker for what the evidence supports."""
+        """Fit as `estimate`, with coefficients of every worker for covariates that the evidence supports."""
         refuse_large_covariates(engine, votes)
         settings = self._settings(engine)
         sides = settings.families[-1].sides
@@ -272,15 +272,15 @@ class Sift(Model):
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Continue expectation propagation from the end of an earlier run."""
-        # Try all starts instead if ties are new, sides are no longer known, or workers differed by context, and where
-        # the scores are faint before or after: nothing learned is another optimum, which a run seldom leaves.
+        # All starts are tried instead if ties are new, sides are no longer known, workers differed by context, or the
+        # scores are almost 0 before or after: zero scores are another optimum, which a run seldom leaves.
         warm, settings, run = self._warm_start(engine, start), self._settings(engine, start.boards), None
         if warm is not None and not faint(warm.means):
             run = resumed(warm, engine, settings, progress)
         if run is None or run.faint:
             run = propagate(engine, power_grid(self.grid_points), settings, progress)
         found = self._estimate(run, engine, boards=start.boards)
-        # Residuals are not tested again before the votes are a tenth more than when they were.
+        # Residuals are tested again only after the votes have grown by a tenth.
         tested, count = start.population.get("tested", 0.0), float(engine.facts.loads.sum())
         if start.dimensions is not None and (self._asked or count < 1.1 * tested):
             found = self._with_dimensions(found, engine, start.dimensions)
@@ -291,7 +291,7 @@ class Sift(Model):
         return self._with_dimensions(found, engine)
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
-        """Return scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
+        """Return scores alone; without `decide` the side biases and pair effect found earlier are kept."""
         warm = self._warm_start(engine, start)
         if warm is None:
             return None
@@ -302,7 +302,7 @@ class Sift(Model):
         return (there.scores, there) if run.settled else None
 
     def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
-        """Where to go on from; None where the crowd of these votes is another one."""
+        """Return where to continue; None if the population of these votes is a different one."""
         known = start.population
         if not known or known.get("by_context") or known.get("dimensions"):
             return None
@@ -317,8 +317,8 @@ class Sift(Model):
     def estimate_in_groups(
         self, engine: Engine, groups: GroupedVotes, whole: Engine, before: Estimate, progress: Progress | None = None
     ) -> Estimate | None:
-        """Fit items within groups from the estimate without groups."""
-        # Return None if workers differ by context or features take part in the scores.
+        """Fit items within groups, from the estimate without groups."""
+        # Returns None if workers differ by context or features affect the scores.
         term, known, sd = DependentVotes(), before.population, before.score_sd
         kept = {
             "contexts": before.in_context,
@@ -388,7 +388,7 @@ class Sift(Model):
         return self._signed(estimate, engine)
 
     def _signed(self, estimate: Estimate, engine: Engine) -> Estimate:
-        """Return the estimate with the sign that informative workers favour, or that gold has."""
+        """Return the estimate with the sign that gold has, or that informative workers support."""
         sign = estimate.sign
         reversed_ = sign is not None and sign.log_odds < 0.0 and not engine.facts.n_gold
         return mirror(self, estimate) if reversed_ else estimate
@@ -398,7 +398,7 @@ class Sift(Model):
         return np.ascontiguousarray(super().mirrored(theta, level)[:, ::-1])
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes, averaged over the posteriors of workers and items."""
+        """Return the log-likelihood of other votes, averaged over the posteriors of workers and items."""
         sd, points = estimate.score_sd, estimate.points
         if points is None or sd is None:
             raise RequestError("left-out votes need an estimate of sift")
@@ -423,7 +423,7 @@ class Sift(Model):
         return sites.pair_likelihood(differences, variances, points)
 
     def left_out_votes(self, engine: Engine, votes: Comparisons, estimate: Estimate) -> float:
-        """As `left_out`, with the covariates of these votes."""
+        """Return `left_out` with the covariates of these votes."""
         if estimate.covariates is None or not estimate.covariates.names:
             return self.left_out(engine, estimate)
         ties = self.ties and estimate.workers.extra.get("tie_width") is not None
@@ -436,7 +436,7 @@ class Sift(Model):
 
     @property
     def tie_column(self) -> str:
-        """A tie width, unless a tie counts as half a win."""
+        """Return the column of tie widths, or None if a tie counts as half a win."""
         return "tie_width" if self.ties else "tie_rate"
 
     def outcome_probabilities(
@@ -448,7 +448,7 @@ class Sift(Model):
         side_variance: NDArray[np.float64] | float = 0.0,
         offset: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
-        """Return those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
+        """Return probabilities of Rao and Kupper for z = βd + offset ± γ, with each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)
         summary = on_either_side(reliability * difference + offset, width, gamma, variance)
@@ -458,7 +458,7 @@ class Sift(Model):
 def _found(
     pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Which of the pairs are among those known, and where."""
+    """Return which of the pairs are among the known ones, and where."""
     keys = pairs.first.astype(np.int64) * n_items + pairs.second
     wanted = first.astype(np.int64) * n_items + second
     order = np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""sift in several dimensions: when they are tried, and the estimate that they make."""
+"""sift in several dimensions: when they are tried, and how the estimate is made."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
 
-_RESPONSE_WORK = 1e9  # squares of the numbers of positions that workers judge, summed
-_OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # of the passes over workers under a broad prior
-_DRAWS = 64  # of the weights of every worker, for the probability that it is distinct
+_RESPONSE_WORK = 1e9  # largest sum of squared numbers of positions that workers judge
+_OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # caution of the passes over workers under a broad prior
+_DRAWS = 64  # draws of the weights of every worker, for the probability that it is distinct
 
 
 def refuse_dimensions(engine: Engine, count: int) -> None:
-    """Refuse more dimensions than the comparisons of the votes can carry, or than an engine can."""
+    """Raise an error if the votes or the engine do not support this number of dimensions."""
     refuse_count(count, *_carriers(engine))
     if count > 1 and engine.dimensions is None:
         raise RequestError(
@@ -41,7 +41,7 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
 
 
 def refuse_count(count: int, items: int, workers: int, islands: int = 1) -> None:
-    """Refuse more dimensions than the given numbers can carry."""
+    """Raise an error if the given numbers do not support this number of dimensions."""
     if count > (most := _most(items, workers, islands)):
         apart = f" in {islands:,} islands" if islands > 1 else ""
         raise RequestError(
@@ -63,9 +63,9 @@ def _most(items: int, workers: int, islands: int) -> int:
 def with_dimensions(
     estimate: Estimate, engine: Engine, asked: int, earlier: DimensionEstimate | None = None
 ) -> Estimate:
-    """Return the estimate in several dimensions if they are asked for, or clearly better."""
-    # `asked` is 0 where evidence and left-out votes decide. `estimate` is that of one dimension. The number of an
-    # earlier estimate is kept, and its positions and weights are where to start.
+    """Return the estimate in several dimensions if they are requested, or clearly better."""
+    # With `asked` = 0 evidence and left-out votes decide. `estimate` is that of one dimension. The number of an earlier
+    # estimate is kept, and its positions and weights are where to start.
     workers, facts = estimate.workers, engine.facts
     if asked == 1 or (not asked and engine.dimensions is None):
         return estimate
@@ -163,7 +163,7 @@ def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, tri
 
 
 def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]) -> DimensionEstimate:
-    """Return positions about the means of their components, weights, and the crowd."""
+    """Return positions about the means of their components, weights, and the population."""
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
     size = sizes[facts.component]
@@ -191,8 +191,8 @@ def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial,
 
 
 def _open(state: State, setting: Setting) -> Vector:
-    """Return the covariance of each worker's weights by its votes and a broad prior about 0."""
-    # Weights of the class of random workers are 0 by definition: votes say how near that is.
+    """Return the covariance of each worker's weights from its votes and a broad prior about 0."""
+    # The weights of random workers are 0 by definition: how close to that they are depends on the votes.
     D, crowd = state.count, state.crowd
     mean = np.where(np.arange(len(crowd.mean)) < D, crowd.mean, 0.0)
     broad = np.linalg.inv(np.linalg.inv(crowd.precision) + np.outer(mean, mean))
@@ -231,7 +231,7 @@ def _workers(one: Estimate, found: DimensionEstimate, setting: Setting, state: S
 
 
 def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
-    """Log-likelihood of the engine's votes at an estimate in several dimensions."""
+    """Return the log-likelihood of the engine's votes at an estimate in several dimensions."""
     found, workers = estimate.dimensions, estimate.workers
     assert found is not None
     size = np.maximum(found.component_size, 2)
@@ -250,7 +250,7 @@ def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
 
 
 def _basis(state: State, direction: Vector) -> Vector:
-    """Return a rotation to the direction as first axis, then by the variance explained."""
+    """Return a rotation with the direction as first axis and the others by explained variance."""
     D = state.count
     first = direction / max(float(np.linalg.norm(direction)), 1e-300)
     rest = np.linalg.svd(first[None])[2][1:].T
@@ -263,9 +263,9 @@ def _basis(state: State, direction: Vector) -> Vector:
 
 def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, engine: Engine) -> Vector:
     """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
-    # Variational Bayes takes weights as known. Here they are eliminated from the joint curvature, and the direction of
-    # the score is uncertain. Scores have unit size, so that their common scale is not uncertain. Where that takes too
-    # long it is left out.
+    # Variational Bayes treats weights as known. Here they are eliminated from the joint curvature, and the direction of
+    # the score is uncertain. Scores have unit size, so their common scale is not uncertain. If this takes too long it
+    # is left out.
     facts, (K, D) = engine.facts, state.positions.shape
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     touched = np.minimum(2.0 * facts.loads, K) * D
@@ -275,12 +275,13 @@ def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, 
         state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties
     )
     rows = K * D
-    at = rows if not facts.n_gold else len(curvature) - D  # μ, or the weights of gold
+    at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:
         curvature = curvature[:-D, :-D]
     curvature = curvature + np.diag(np.arange(len(curvature)) < rows)
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    # The prior has 1. What is below turns positions and weights together: scores are as before.
+    # The prior has precision 1. The vectors below rotate positions and weights together, which leaves the scores
+    # unchanged.
     root = (values > 0.99)[:, None] * vectors.T / np.sqrt(np.maximum(values, 1.0))[:, None]
     gradient, axis = np.zeros((K, len(curvature))), state.weights[-1, 0]
     length = max(abs(float(axis if facts.n_gold else state.crowd.mean[0])), 1e-9)
@@ -293,7 +294,7 @@ def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, 
 
 
 def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecision:
-    """Return the precision of scores as weights of pairs; the precision of levels is 1."""
+    """Return the precision of scores as weights of pairs; levels have precision 1."""
     inverse = np.linalg.inv(covariance)
     low, high = (each.astype(np.uint32) for each in np.triu_indices(len(inverse), 1))
     within = component[low] == component[high]
@@ -316,7 +317,7 @@ def _chi_square(D: int) -> float:
 
 
 def _distinct(weights: Vector, V: Vector) -> Vector:
-    """Return the probability that weights off the first axis explain more than those along it."""
+    """Return the probability that weights outside the first axis explain more than those along it."""
     noise = np.random.default_rng(0).standard_normal((_DRAWS, weights.shape[1]))
     values, vectors = np.linalg.eigh(V)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -1,4 +1,4 @@
-"""From a run of expectation propagation to the estimate of sift."""
+"""The estimate of sift, from a run of expectation propagation."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from crowdsift.votes.covariates import Design
     from crowdsift.votes.panels import PanelVotes
 
-_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
-MAX_GROUP_NUMBERS = 20_000_000  # in the covariances of items within groups
-MAX_COVARIATE_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
-MAX_COVARIATE_NUMBERS = 40_000_000  # workers x items x covariates
-_POINTS = 64  # of a worker's posterior
+_COPIED = 3.0  # pair effects above this exceed the difference of two scores, whose variance is 2
+MAX_GROUP_NUMBERS = 20_000_000  # most numbers in the covariances of items within groups
+MAX_COVARIATE_ITEMS = 1_200  # most items with covariates: their joint Gaussian with the coefficients is a dense matrix
+MAX_COVARIATE_NUMBERS = 40_000_000  # most workers x items x covariates
+_POINTS = 64  # points of a worker's posterior
 
 
 def worker_posteriors(
@@ -76,7 +76,7 @@ def run_estimate(
     keep_sites: bool,
 ) -> Estimate:
     """Return the estimate at the end of a run, in units of `size`, with the sign of the run."""
-    # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only where a later run can start from
+    # `workers` and `in_context` are those of `worker_posteriors`; sites are kept only if a later run can start from
     # them.
     types, typical = run.prior.types, typical_reliability(run.prior)
     contexts = run.sites if isinstance(run.sites, ContextSites) else None
@@ -121,12 +121,12 @@ def _pairs(run: Propagation, size: float) -> PairPosteriors | None:
 
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:
-    """Scores about their mean; zeros stay exactly zero."""
+    """Return scores about their mean; zeros stay exactly 0."""
     return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)
 
 
 def worker_estimate(summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector) -> WorkerEstimate:
-    """Reliabilities, side biases and tie widths of workers with their uncertainty."""
+    """Return reliabilities, side biases and tie widths of workers with their uncertainty."""
     return WorkerEstimate(
         reliability=summary.mean,
         reliability_sd=summary.sd,
@@ -177,9 +177,9 @@ def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
     """Convert the estimate of items within groups to one of the items themselves."""
-    # Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how covariances are kept.
-    # `design_effect` is the growth of the mean variance over that of the fit without groups (`engine`, `before`), which
-    # includes a pair effect of that fit.
+    # Rows of P - I add up to 0, so it is a Laplacian of weights over pairs of items, the form in which covariances are
+    # stored. `design_effect` is the growth of the mean variance over that of the fit without groups (`engine`,
+    # `before`), which includes a pair effect of that fit.
     prior = run.item_prior
     if not isinstance(prior, GroupPrior):
         return estimate
@@ -241,7 +241,7 @@ def with_trusted_estimate(
     model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine, size: float
 ) -> Estimate:
     """Convert the estimate of a run by panel and judge to the scores of the trusted panel."""
-    # The trusted workers decide the sign, and their typical reliability is the unit of biases.
+    # The trusted workers determine the sign, and their typical reliability is the unit of biases.
     from crowdsift.solvers.ep.panels import panel_posterior
 
     K, boards = whole.facts.n_items, len(panels.panel) + 1
@@ -293,8 +293,8 @@ def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
 def _centred(
     blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
 ) -> tuple[Vector, ScorePrecision]:
-    # The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to 0: it is the
-    # Laplacian of weights over pairs, which is how covariances are kept.
+    # The pseudo-inverse of a centred covariance, minus the centring matrix, has rows that add up to 0. So it is a
+    # Laplacian of weights over pairs, the form in which covariances are stored.
     sd, pairs = np.zeros(len(component)), []
     for own, covariance in blocks:
         n = len(own)
@@ -317,7 +317,7 @@ def _log_likelihood(estimate: Estimate, engine: Engine, scores: Vector) -> float
 
 
 def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
-    """Refuse votes whose joint Gaussian of scores and coefficients would not fit in memory."""
+    """Raise an error for votes whose joint Gaussian of scores and coefficients would not fit in memory."""
     if votes.on_disk:
         raise RequestError("covariates need the votes in memory; omit --memory")
     width = 0 if votes.features is None else votes.features.shape[1] + 1
@@ -359,9 +359,9 @@ def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
 def _coefficients(
     run: Propagation, design: Design, posterior: TypePosteriors, chosen: NDArray[np.intp], n_items: int, typical: float
 ) -> CovariateEstimate:
-    """Posterior means and covariances of the coefficients, in the units of the covariates."""
-    # Given the scores; what scores and the mean coefficients g leave open, and all workers share, comes on top.
-    # `chosen` are the types at the points of every worker's posterior.
+    """Return posterior means and covariances of the coefficients, in the units of the covariates."""
+    # These are given the scores; the uncertainty of scores and of the mean coefficients g, which all workers share, is
+    # added. `chosen` are the types at the points of every worker's posterior.
     sites, scale, n_regular = run.sites, design.scale, _n_regular(run, posterior)
     assert isinstance(sites, CovariateSites)
     assert sites.laplace is not None
@@ -396,7 +396,7 @@ def _coefficients(
 def _points(
     run: Propagation, posterior: TypePosteriors, chosen: NDArray[np.intp], estimate: CovariateEstimate
 ) -> WorkerPoints:
-    """Reliability, tie width and side bias of the chosen types of every worker."""
+    """Return reliability, tie width and side bias of the chosen types of every worker."""
     types, n_regular = run.prior.types, _n_regular(run, posterior)
     regular, levels = chosen < n_regular, posterior.points.shape[1]
     side, side_variance = np.zeros(chosen.shape), np.zeros(chosen.shape)
@@ -414,8 +414,8 @@ def _points(
 
 
 def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:
-    """Log-probability of every vote, averaged over the posteriors of its worker and its items."""
-    # A soft outcome is a share of a win and of a loss.
+    """Return the log-probability of every vote, averaged over the posteriors of its worker and items."""
+    # A soft outcome counts as a share of a win and a share of a loss.
     points, found = estimate.points, estimate.covariates
     assert points is not None
     assert found is not None
@@ -436,7 +436,7 @@ def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> V
 
 
 def with_covariate_estimate(estimate: Estimate, found: CovariateEstimate, points: WorkerPoints | None) -> Estimate:
-    """Add the covariates' coefficients to the estimate; no later fit can start from it."""
+    """Return the estimate with the covariates' coefficients; no later fit can start from it."""
     if points is None:
         return replace(estimate, covariates=found)
     side = estimate.crowd_side and (float(found.crowd[0]), float(found.crowd_sd[0]))

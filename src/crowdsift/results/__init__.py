@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crowdsift.results.store import FIT_FILES, require_target
     from crowdsift.results.words import CONTROLS, plain_text
 
-# The names that commands use, by module. Each is loaded on first use (PEP 562).
+# The names that commands use, by module. Each module is loaded on first use (PEP 562).
 _HOMES = {
     "leaderboard": "EXCEL_FILES form_of write_excel_safe write_leaderboard",
     "predict": "labels_of_workers predictions",

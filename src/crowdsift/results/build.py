@@ -1,4 +1,4 @@
-"""From an estimate to a `Fit`: the tables of items and workers, the summary, the posterior."""
+"""Make a `Fit` from an estimate: tables of items and workers, summary, posterior."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FitBuilder:
-    """Makes a `Fit` of votes, a model and the estimate; counts and ranks once.
+    """Build a `Fit` from votes, a model and the estimate; counts and ranks are computed once.
 
-    `gold`: how gold pairs and scores found without them go together; None without gold or where it was not compared;
-    `known`: the gold pairs themselves.
+    `gold`: the agreement of gold pairs with scores found without them; None if it was not measured; `known`: the gold
+    pairs themselves.
     """
 
     votes: Comparisons
@@ -69,8 +69,8 @@ class FitBuilder:
     level: float = LEVEL  # of intervals
     seed: int = 0
     threads: int | None = None
-    engine: tuple[str, str] = ("", "")  # which one ran, and why
-    tally: Callable[[Vector], Any] | None = None  # of votes whose rows are on other machines
+    engine: tuple[str, str] = ("", "")  # the engine that ran, and why
+    tally: Callable[[Vector], Any] | None = None  # counts votes whose rows are on other machines
     known: Gold | None = None
     resources: Mapping[str, Any] = field(default_factory=dict)  # for refits
 
@@ -116,23 +116,23 @@ class FitBuilder:
 
     @property
     def component(self) -> NDArray[np.uint32]:
-        """The connected component of every item, by code."""
+        """Return the connected component of every item, by code."""
         assert self.estimate.component is not None
         return self.estimate.component
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """The codes of items in the order of their table."""
+        """Return the codes of items in the order of their table."""
         return table_order(self.estimate.scores, self.component)
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """The rank of every item within its component, by code."""
+        """Return the rank of every item within its component, by code."""
         return ranks(self.estimate.scores, self.component, self.order)
 
     @cached_property
     def counted(self) -> Tally:
-        """What is counted of the votes."""
+        """Return the counts of the votes."""
         if self.votes.elsewhere is not None:
             assert self.tally is not None
             return tally_of(self.tally(self.rank.astype(np.float64)))
@@ -140,12 +140,12 @@ class FitBuilder:
 
     @cached_property
     def tie_rates(self) -> tuple[Vector, float]:
-        """The tie rate of every worker, and that of all."""
+        """Return the tie rate of every worker, and that of all."""
         return tie_rates(self.votes)
 
     @cached_property
     def score_sd(self) -> Vector | None:
-        """Standard deviations of the scores, by code."""
+        """Return the standard deviations of the scores, by code."""
         estimate = self.estimate
         if estimate.covariance is None:
             return estimate.score_sd
@@ -153,23 +153,23 @@ class FitBuilder:
 
     @cached_property
     def sign(self) -> SignSupport | None:
-        """How clearly the workers settle the sign; None where a method cannot say."""
+        """Return how clearly the workers determine the sign; None if the method cannot tell."""
         if self.estimate.sign is not None:
             return self.estimate.sign
         return self.estimate.workers.sign_support(self.votes.loads)
 
     @cached_property
     def stated_sign(self) -> SignSupport | None:
-        """Return the workers' support of the sign where they alone settle it; else None."""
-        known = self.known is not None or self.votes.panels is not None  # trusted workers decide
+        """Return the workers' support of the sign if they alone determine it; else None."""
+        known = self.known is not None or self.votes.panels is not None  # trusted workers determine it
         free = self.model.free_sign and not known and self.estimate.scores.any()
         return self.sign if free else None
 
     @cached_property
     def compared_once(self) -> bool:
-        """Whether no item is in two votes: no vote can then be compared with another."""
+        """Return whether no item is in two votes, so that votes cannot be compared with each other."""
         votes = self.votes
-        if 2 * len(votes) > votes.n_items:  # more ends than items
+        if 2 * len(votes) > votes.n_items:  # a vote has two items: some item occurs twice
             return False
         if votes.elsewhere is not None:
             return bool(self.counted.appearances.max() <= 1)
@@ -189,7 +189,7 @@ def _panel_biases(fitted: FitBuilder) -> Table | None:
 
 
 def _single(values: Vector) -> Vector:
-    """Round to single precision, as a saved fit has it, so that a loaded fit gives the same."""
+    """Return values in single precision, as saved fits have them, so that loaded fits are equal."""
     return values.astype(np.float32).astype(np.float64)
 
 
@@ -246,7 +246,7 @@ def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
 
 
 def worker_table(fitted: FitBuilder) -> Table:
-    """Return the table of workers by label; it is empty if votes have no workers."""
+    """Return the table of workers by label; empty if votes have no workers."""
     votes, result = fitted.votes, fitted.estimate.workers
     m = votes.n_workers if votes.has_workers else 0
     nothing = np.full(m, np.nan)
@@ -254,8 +254,8 @@ def worker_table(fitted: FitBuilder) -> Table:
     lower, upper = _reliability_limits(result, reliability, fitted.level)
     side = nothing if result.side_bias is None else result.side_bias
     side_lower, side_upper = limits(side, result.side_sd, fitted.level)
-    lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
-    if result.one_sided is not None:  # votes that ignore the items hold nothing about reliability
+    lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # for skewed posteriors
+    if result.one_sided is not None:  # votes that ignore the items contain no information about reliability
         lower, upper = (np.where(result.one_sided > 0.5, np.nan, end) for end in (lower, upper))
     table = Table(
         {
@@ -293,7 +293,7 @@ def worker_table(fitted: FitBuilder) -> Table:
 
 
 def _reliability_limits(result: WorkerEstimate, reliability: Vector, level: float) -> tuple[Vector, Vector]:
-    """Return limits from the posterior where there is one; a wider interval holds that of 90 %."""
+    """Return limits from the posterior if there is one; a wider interval contains that of 90 %."""
     low, high = result.reliability_lower, result.reliability_upper
     if low is None or high is None:
         return limits(reliability, result.reliability_sd, level)
@@ -307,7 +307,7 @@ def _reliability_limits(result: WorkerEstimate, reliability: Vector, level: floa
 
 def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector]:
     """Return the share of the left item among each worker's decided votes, and their number."""
-    # Shares are NaN where sides are unknown; without votes the numbers are 0.
+    # Shares are NaN if sides are unknown; without votes the numbers are 0.
     left, decided = np.zeros(workers), np.zeros(workers)
     share = np.full(workers, np.nan)
     if votes is None or votes.elsewhere is not None or not votes.has_workers:
@@ -349,15 +349,15 @@ def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vecto
             sided = columns["p_ignores_items"] = np.minimum(result.one_sided, 1.0)
         if found is None:
             adversarial, random, reliable = shares(quantile_distribution(result.quantiles - level), typical)
-        else:  # a reliability of 0 is no sign of random votes in other dimensions
-            if not found.has_common:  # then a mirrored worker is as good as any other
+        else:  # in several dimensions, a reliability of 0 does not mean random votes
+            if not found.has_common:  # then mirrored workers are as good as others
                 evidence = np.column_stack([np.full(count, -np.inf), evidence[:, 1:]])
             adversarial, random, reliable = class_shares(evidence[:, :3]).T * (1.0 - sided)
     alone = fitted.known is None and found is None and not (table["lower"] > level).any()
     if _nothing_known(fitted) or alone:  # there is no worker to compare with
         return columns
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
-    useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
+    useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are the useful ones
     words = words_of(
         evidence,
         useful,
@@ -375,7 +375,7 @@ def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vecto
 
 
 def _above_random(result: WorkerEstimate, intervals: Sequence[tuple[Vector, Vector]], level: float) -> Vector:
-    """Return P(reliability above that of a random clicker), never against the intervals shown."""
+    """Return P(reliability above that of random clicks), consistent with the intervals shown."""
     assert result.reliability is not None
     assert result.reliability_sd is not None
     if result.quantiles is not None:
@@ -391,14 +391,14 @@ def _above_random(result: WorkerEstimate, intervals: Sequence[tuple[Vector, Vect
 
 
 def _nothing_known(fitted: FitBuilder) -> bool:
-    """Return whether votes hold no information, or none that could be compared."""
+    """Return whether votes contain no information, or none that could be compared."""
     if any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics):
         return True
     return fitted.compared_once and fitted.estimate.features is None
 
 
 def _by_votes(fitted: FitBuilder) -> tuple[Vector, float, Vector]:
-    """Return evidence, typical reliability and class probabilities; no evidence where unknown."""
+    """Return evidence, typical reliability and class probabilities; the evidence is None if unknown."""
     found = vote_evidence(fitted)
     if found is not None:
         return found.evidence, found.typical, found.posterior
@@ -407,7 +407,7 @@ def _by_votes(fitted: FitBuilder) -> tuple[Vector, float, Vector]:
 
 
 def _one_sided(fitted: FitBuilder) -> NDArray[np.bool_]:
-    """Return whose side bias leaves too little information, at its limit nearer to 0 as well."""
+    """Return the workers whose side bias leaves too little information, even at its limit closest to 0."""
     result, scores = fitted.estimate.workers, fitted.estimate.scores
     assert result.reliability is not None
     if result.side_bias is None or result.side_sd is None:

@@ -1,6 +1,6 @@
 """Dimensions of a fit in tables, in the summary and in words.
 
-A dimension after the first is something that workers weigh differently. Its sign is arbitrary.
+Workers give different weights to a dimension after the first. Its sign is arbitrary.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.fit import Fit
 
-_NAMED = 3  # items and workers in a sentence
+_NAMED = 3  # items and workers named in a sentence
 _LONGEST = 40  # characters of a label in a sentence
-_CORRELATED = 0.5  # correlation from which on a dimension is named by a feature or a covariate
-_MOST_FEATURES = 1_000  # among which names are looked for
+_CORRELATED = 0.5  # least correlation at which a dimension is named after a feature or a covariate
+_MOST_FEATURES = 1_000  # most features that are compared with a dimension
 _DIRECTIONS = {
     "common": "Scores are positions along the direction on which voters agree",
     "gold": "Scores are positions along the direction of the gold pairs",
@@ -40,7 +40,7 @@ NO_COMMON = (
 
 
 def position_columns(found: DimensionEstimate, level: float, unseen: NDArray[np.bool_]) -> dict[str, Vector]:
-    """Return the positions of items with intervals, which items without votes do not have."""
+    """Return the positions of items with intervals; items without votes have no intervals."""
     columns = _columns("position", found.positions, found.position_covariance, level)
     return {
         name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values) for name, values in columns.items()
@@ -48,7 +48,7 @@ def position_columns(found: DimensionEstimate, level: float, unseen: NDArray[np.
 
 
 def weight_columns(found: DimensionEstimate, level: float) -> dict[str, Vector]:
-    """Return the weights of workers with intervals, their length, and the probability of being distinct."""
+    """Return weights of workers with intervals, their length, and the probability of being distinct."""
     columns = _columns("weight", found.weights, found.weight_covariance, level)
     return {"p_distinct": found.distinct, **columns, "weight_length": np.linalg.norm(found.weights, axis=1)}
 
@@ -63,7 +63,7 @@ def _columns(kind: str, mean: Vector, covariance: Vector, level: float) -> dict[
 
 
 def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """Return what `summary.json` says of dimensions."""
+    """Return the entry of dimensions in `summary.json`."""
     found = fitted.estimate.dimensions
     assert found is not None
     return {
@@ -79,7 +79,7 @@ def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
 
 
 def _names(fitted: FitBuilder, found: DimensionEstimate) -> list[str | None]:
-    """Return what each dimension after the first correlates with; None where nothing is known."""
+    """Return what each dimension after the first correlates with; None if nothing is known."""
     known = [(name, values) for name, values in _item_values(fitted) if values.std() > 0.0]
     names: list[str | None] = []
     for axis in range(1, found.count):
@@ -106,7 +106,7 @@ def _item_values(fitted: FitBuilder) -> Iterator[tuple[str, Vector]]:
 
 
 def direction_sentence(fit: Fit) -> str:
-    """Return which direction is reported; empty where there is one dimension."""
+    """Return the sentence on the reported direction; empty if there is one dimension."""
     s = fit.summary
     if s.get("dimensions", 1) == 1:
         return ""
@@ -117,7 +117,7 @@ def direction_sentence(fit: Fit) -> str:
 
 
 def dimension_sentences(fit: Fit) -> list[str]:
-    """Return a sentence per further dimension: who weighs it, which items gain, its worth."""
+    """Return one sentence per further dimension: who weighs it, which items gain, its worth."""
     summary, sentences = fit.summary, []
     losses = {each["dimensions"]: each["left_out_loss"] for each in summary.get("trials", ())}
     for number in range(2, summary.get("dimensions", 1) + 1):

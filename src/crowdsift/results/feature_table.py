@@ -1,4 +1,4 @@
-"""What features of items and covariates of votes did: weights, coefficients, predictions, files."""
+"""Effects of features of items and covariates of votes: weights, coefficients, predictions, files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.results.build import FitBuilder
 
-# Why nothing is fitted again from a folder: the features of items are not in it.
+# A saved fit does not contain the features of items, so nothing can be fitted again from it.
 WITHOUT_FEATURES = "the fit has features of items, which a saved fit does not keep; fit the votes with them again"
 FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
 def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """Return `item_features` of the summary: how much features say, and what that is worth."""
+    """Return `item_features` of the summary: the share that features explain, and their evidence."""
     found, given = fitted.estimate.features, fitted.votes.item_features
     if given is None:
         return {}
@@ -54,7 +54,7 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
 
 
 def feature_notes(fitted: FitBuilder) -> Iterator[str]:
-    """Yield what deserves a look."""
+    """Yield warnings about features."""
     if fitted.votes.item_features is None:
         return
     yield from fitted.votes.item_features.notes
@@ -64,7 +64,7 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
 
 def weight_table(found: FeatureEstimate, level: float) -> Table:
     """Return the weights of features with limits: the score is Σ weight·(x - mean)/scale."""
-    # Without those of n-grams, which mean nothing one by one.
+    # Weights of single n-grams are left out: they have no meaning one by one.
     weight, sd = found.head()
     half = half_width(level) * sd
     groups = found.features.blocks
@@ -85,7 +85,7 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
 
 
 def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Table:
-    """Return scores of items by their features alone: item, score, lower, upper."""
+    """Return scores of items from their features alone: item, score, lower, upper."""
     if found is None:
         raise RequestError(
             "this fit has no features of items that say anything of scores; fit "
@@ -110,7 +110,7 @@ def _values(features: ItemFeatures, items: Any) -> tuple[NDArray[np.object_], li
 
 
 def head_bytes(found: FeatureEstimate) -> bytes:
-    """Return the linear head in safetensors: score = Σ weight·(x - mean)/scale, and its names."""
+    """Return the linear head in safetensors: score = Σ weight·(x - mean)/scale, with names."""
     weight, sd = found.head()
     groups = found.features.blocks
     scale = np.concatenate([group.scale for group in groups])
@@ -130,7 +130,7 @@ def head_bytes(found: FeatureEstimate) -> bytes:
 
 
 def features_bytes(found: FeatureEstimate) -> bytes:
-    """Return all that scores of further items need, for the folder of a fit."""
+    """Return everything that scores of further items need, for the folder of a fit."""
     tensors: dict[str, NDArray[Any]] = {
         "shares": found.shares,
         "mean": found.weights.mean,
@@ -162,7 +162,7 @@ def features_bytes(found: FeatureEstimate) -> bytes:
 
 
 def read_features(content: bytes) -> FeatureEstimate:
-    """Return what `features_bytes` wrote; ValueError or KeyError where it is damaged."""
+    """Return the object that `features_bytes` wrote; raise ValueError or KeyError if it is damaged."""
     tensors, metadata = read_safetensors(content)
     about = json.loads(metadata["about"])
     groups = tuple(
@@ -193,7 +193,7 @@ COEFFICIENTS = "coefficients.csv"
 
 
 def coefficient_table(fitted: FitBuilder) -> Table | None:
-    """Return worker, covariate, coefficient and its limits; None where votes have no covariates."""
+    """Return worker, covariate, coefficient and its limits; None for votes without covariates."""
     found = fitted.estimate.covariates
     if found is None:
         return None
@@ -213,7 +213,7 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
 
 
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """Return `covariates` of the summary: of each whether it is used, its evidence, and the crowd's."""
+    """Return `covariates` of the summary: use and evidence of each, and the coefficient of all workers."""
     found = fitted.estimate.covariates
     if found is None:
         return {}
@@ -243,7 +243,7 @@ def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]
 
 
 def covariate_notes(found: CovariateEstimate) -> Iterator[str]:
-    """Yield what deserves a look."""
+    """Yield warnings about covariates."""
     for name in found.nothing:
         yield f"the covariate {name} is 0 for every vote: it is not used"
     for name in found.by_items:

@@ -1,6 +1,6 @@
 """The record of a fit: what was estimated from the votes, and how.
 
-`Fit` describes. Its methods that fit again, check or draw import what they need when called.
+`Fit` only describes. Methods that fit again, check or draw import what they need when they are called.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Frames(NamedTuple):
 class Posterior:
     """The posterior of a fit, beyond its tables; codes are those of the comparisons.
 
-    Where covariances of scores are not known their errors are taken as independent; without quantiles of the
-    reliabilities (one row per worker, of equal probability) the estimates stand alone. `points` stand for the joint
-    posterior of reliability, tie width and side bias, where there is one; where workers differ by context, for a
-    context in which they were not seen, and `in_context` for the others. `dimensions` are there if there are several.
+    Errors of scores count as independent if their covariances are unknown. `quantiles` of the reliabilities have one
+    row per worker, of equal probability; without them only estimates are known. `points` represent the joint posterior
+    of reliability, tie width and side bias. If workers differ by context, they are for a context without the worker's
+    votes, and `in_context` is for the others. `dimensions` is set if there are several.
     """
 
     items: NDArray[np.object_]
@@ -80,7 +80,7 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
-    """What was estimated from the votes, and how.
+    """The result of a fit: estimates from the votes, and how they were made.
 
     Attributes
     ----------
@@ -91,28 +91,27 @@ class Fit:
         reliability, lower, upper, side_bias, side_lower, side_upper, comparisons, agreement and verdict. Intervals are
         90 % unless `level` says otherwise. Data frames of the kind that the votes came in, otherwise a `Table`.
     overall
-        The items over all contexts, in the columns of `items`; None without contexts, and where most items are in one
-        of them only.
+        The items over all contexts, in the columns of `items`; None without contexts, or if most items are in only one
+        context.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
     population
-        What was learned of workers in general, where a method learns it: a later fit can start from it, as `update`
-        does.
+        The learned distribution of workers, if the method has one; `update` starts from it.
     sites
-        The site of every vote in expectation propagation, with the rows of `items` and `workers` for codes: with it a
-        later fit needs few passes. None for other methods and beyond 2 million votes.
+        The site of every vote in expectation propagation, coded by rows of `items` and `workers`; with it a later fit
+        needs few passes. None for other methods and for more than 2 million votes.
     trace
-        The mean over votes of what the method maximises (log-likelihood, with the penalty where there is one), before
-        the first and after every iteration.
+        The mean over votes of the method's objective (log-likelihood, with the penalty if there is one), before the
+        first and after every iteration.
     votes
-        What was fitted; None for a loaded fit that did not keep its votes.
+        The votes; None for a loaded fit that did not keep them.
     gold
-        The labels of the gold pairs that the fit was given, which updates use again; or None.
+        The labels of the gold pairs, which updates use again; None without gold.
     resources
-        The engine and its options as `fit` was given them: fits that check this one run there, too. Empty for a loaded
-        fit, whose checks choose an engine.
+        The engine and its options as given to `fit`; checks that fit again use the same. Empty for a loaded fit, whose
+        checks choose an engine.
 
     Examples
     --------
@@ -138,31 +137,31 @@ class Fit:
     votes: Comparisons | None = None
     taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
     shown: Table | None = None  # the items on a scale other than the standard one
-    features: FeatureEstimate | None = None  # what features of items say of their scores
+    features: FeatureEstimate | None = None  # what features of items say about their scores
     overall_ranking: Fit | None = None  # of items over all contexts
     coefficient_table: Table | None = None  # of workers, for covariates of votes
-    panel_biases: Table | None = None  # of items, for panels beside a trusted one
-    gold: GoldLabels | None = None  # the pairs of known order that the fit was given
-    folder: str = ""  # from which the fit was loaded
+    panel_biases: Table | None = None  # of items, for panels other than the trusted one
+    gold: GoldLabels | None = None  # the gold pairs given to the fit
+    folder: str = ""  # the folder from which the fit was loaded
     resources: Mapping[str, Any] = field(default_factory=dict)  # engine and options, for refits
 
     @property
     def method(self) -> str:
-        """The name of the method."""
+        """Return the name of the method."""
         return str(self.summary["method"])
 
     @property
     def converged(self) -> bool:
-        """Whether the method reached its tolerance."""
+        """Return whether the method reached its tolerance."""
         return bool(self.summary["converged"])
 
     @property
     def level(self) -> float:
-        """The level of the intervals."""
+        """Return the level of the intervals."""
         return float(self.summary.get("level") or LEVEL)
 
     def __str__(self) -> str:
-        """Return what `print` shows: convergence, best items, verdicts, warnings, next steps."""
+        """Return the text that `print` shows: convergence, best items, verdicts, warnings, next steps."""
         items, verdicts = self.shown_items, self.worker_table["verdict"]
         names = [*self.context_columns, "item", "score", "lower", "upper", "rank"]
         names = names if self.summary.get("has_common", True) else names[:-1]  # no ranking
@@ -179,7 +178,7 @@ class Fit:
 
     @property
     def shown_items(self) -> Table:
-        """The items on the scale of the fit; `item_table` has the method's own."""
+        """Return the items on the scale of the fit; `item_table` has them on the method's scale."""
         table = self.item_table if self.shown is None else self.shown
         error = (table["upper"] - table["lower"]) / (2.0 * half_width(self.level))
         head = list(table)[: list(table).index("component") + 1]
@@ -187,12 +186,12 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What deserves a look."""
+        """Return warnings."""
         return tuple(self.summary["warnings"])
 
     @property
     def labels(self) -> list[Any]:
-        """The labels of the items, the best first; with a context (value, item) each.
+        """Return the labels of the items, the best first; with contexts as (value, item).
 
         The value is a tuple where there are several context columns.
 
@@ -211,13 +210,13 @@ class Fit:
 
     @property
     def by(self) -> By:
-        """The column of contexts, a tuple of several, or "", as it is in the votes."""
+        """Return the column of contexts, a tuple of several columns, or "", as in the votes."""
         names = self.context_columns
         return names if len(names) > 1 else "".join(names)
 
     @property
     def context_columns(self) -> tuple[str, ...]:
-        """The names of the context columns; empty where there are none.
+        """Return the names of the context columns; empty if there are none.
 
         Examples
         --------
@@ -230,28 +229,28 @@ class Fit:
 
     @property
     def items(self) -> Any:
-        """The items, the best first, on the scale of the fit."""
+        """Return the items, the best first, on the scale of the fit."""
         return self._native(self.shown_items)
 
     @property
     def overall(self) -> Any:
-        """The items over all contexts, on the same scale; None where there is no such ranking."""
+        """Return the items over all contexts, on the same scale; None if there is no such ranking."""
         whole = self.overall_ranking
         return None if whole is None else self._native(whole.shown_items)
 
     @property
     def coefficients(self) -> Any:
-        """The coefficient of every covariate for every worker; None without covariates."""
+        """Return the coefficient of every covariate for every worker; None without covariates."""
         return None if self.coefficient_table is None else self._native(self.coefficient_table)
 
     @property
     def panel_bias(self) -> Any:
-        """The bias of every panel for every item, in logits; None without a trusted panel."""
+        """Return the bias of every panel for every item, in logits; None without a trusted panel."""
         return None if self.panel_biases is None else self._native(self.panel_biases)
 
     @property
     def panel_sentences(self) -> list[str]:
-        """What a trusted panel means for the fit, in words; empty without one."""
+        """Return sentences on what a trusted panel implies for the fit; empty without one."""
         if self.panel_biases is None:
             return []
         from crowdsift.results.panels import panel_sentences
@@ -260,7 +259,7 @@ class Fit:
 
     @property
     def workers(self) -> Any:
-        """The workers, by label."""
+        """Return the workers, by label."""
         from crowdsift.results.reasons import with_reasons
 
         return self._native(with_reasons(self))
@@ -278,26 +277,24 @@ class Fit:
     def predict(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
     ) -> float | NDArray[np.float64]:
-        """Return probability that a worker prefers `first` to `second`.
+        """Return the probability that a worker prefers `first` to `second`.
 
         Parameters
         ----------
         first, second
             A label each, or sequences of labels; items of different components are refused.
         worker
-            A label or a sequence; None means one drawn from the crowd: the mean over all workers. Where workers have a
-            posterior (of reliability, tie width and side bias) it is averaged over. For an ideal worker, who sees what
-            is truly better, ask `better`. Where workers are hidden, labels are hidden alike; with a key only pseudonyms
-            are known.
+            A label or a sequence; None means a random worker: the mean over all workers. If workers have a posterior
+            (of reliability, tie width and side bias), the probability is averaged over it. For an ideal worker, who
+            always prefers the better item, use `better`. If workers are hidden, labels are hidden in the same way; with
+            a key only pseudonyms are accepted.
         unknown
             "error" refuses items and workers without votes, by name. With "prior" such an item has the prior's score,
-            0, and so has the mean of every component, so components can be compared; such a worker is drawn from the
-            crowd.
+            0, and so has the mean of every component, so components can be compared; such a worker counts as a random
+            one.
 
-        Notes
-        -----
-        Where a tie is an outcome this is the probability given that the worker decides. Where
-        workers have side biases, either item may stand on either side.
+        Notes ----- If ties are an outcome, this is the probability given that the vote is no tie. If workers have side
+        biases, both placements of the items are equally likely.
 
         Examples
         --------
@@ -317,9 +314,10 @@ class Fit:
     def predict_outcomes(self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error") -> Any:
         """Return probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
-        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`. A method with ties as
-        a separate outcome gives its own probabilities. For the others, where it counts as half a win, the tie has the
-        rate of the worker (`tie_rate` in the workers' table), and the rest is shared as `predict` says.
+        The columns are win, tie and loss, one row per pair; the parameters are those of `predict`. A method with ties
+        as a separate outcome gives its own probabilities. For other methods, which count a tie as half a win, the
+        probability of a tie is the worker's `tie_rate` in the workers' table, and the rest is divided as `predict`
+        says.
 
         Examples
         --------
@@ -336,11 +334,11 @@ class Fit:
         return self._native(Table(dict(zip(("win", "tie", "loss"), result, strict=True))))
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
-        """Return probability that `first` is truly better than `second`, given all votes.
+        """Return the probability that `first` is truly better than `second`, given all votes.
 
         Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes come in. Labels must be
-        of one component; sequences of labels give an array. Of items that were compared with each other sift takes
-        these votes as they are, the others as a Gaussian.
+        of one component; sequences of labels give an array. For a compared pair sift uses the likelihood of its votes
+        exactly, and a Gaussian for all other votes.
 
         Examples
         --------
@@ -396,8 +394,8 @@ class Fit:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.
 
-        Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers as this one; of
-        sift also population.json and sites.parquet, for a later fit to start from.
+        The votes and the posterior are saved as well, up to 2 million rows each, so that a loaded fit gives the same
+        answers. For sift, population.json and sites.parquet let a later fit start from this one.
 
         Examples
         --------
@@ -436,14 +434,14 @@ class Fit:
         """Return the same fit with stable pseudonyms in place of the labels of workers.
 
         A pseudonym is the same in every table, report and update. An update of the fit hides the workers of the new
-        votes in the same way. To hide workers from the beginning, notes of reading and bad rows included, read or fit
-        with ``hide_workers=True``.
+        votes in the same way. To hide workers everywhere, including notes on reading and bad rows, read or fit with
+        ``hide_workers=True``.
 
         Parameters
         ----------
         key
-            The file of a secret key of at least 16 characters. Without a key everybody who has a list of labels can
-            find out who is who; with one only those who have the key.
+            The file of a secret key of at least 16 characters. Without a key, anybody with a list of labels can
+            identify the workers; with one, only those who have the key.
 
         Examples
         --------
@@ -466,7 +464,7 @@ class Fit:
         return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
 
     def decisions(self) -> Any:
-        """Suggest for every worker to pay, review or block, and why; see `decisions.csv`.
+        """Return for every worker whether to pay, review or block it, and why; see `decisions.csv`.
 
         Examples
         --------
@@ -484,7 +482,7 @@ class Fit:
         return Frames(*(table.to_frame(backend) for table in tables))
 
     def to_json(self) -> dict[str, Any]:
-        """Return summary, items and workers as plain lists and dictionaries; `overall` where it is.
+        """Return summary, items, workers and, if there is one, `overall`, as lists and dictionaries.
 
         Examples
         --------
@@ -550,7 +548,7 @@ class Fit:
         return leaderboard(self, form)
 
     def joint(self, level: float | None = None, top: int = 3) -> Any:
-        """Make statements about all items at once, at one level for all of them together.
+        """Return statements about all items at once that hold together at one level.
 
         One row per item, the best first within its component. Columns `lower` and `upper` are simultaneous intervals,
         which hold for all items together. Columns `p_best` and `p_top_3` are the probabilities of being the best and
@@ -596,10 +594,11 @@ class Fit:
         return first_place(self, level)
 
     def win_matrix(self) -> Any:
-        """Return probability that a worker of the crowd prefers the row's item to the column's.
+        """Return the probability that a random worker prefers the row's item to the column's.
 
-        Rows and columns are those of `items`; NaN between components. As `predict` says it. An array; where frames went
-        in a frame with labels: those of rows in its index (pandas), or in the column item.
+        Rows and columns are those of `items`, entries are those of `predict`, and NaN between components. The result is
+        an array. For votes from a data frame it is a frame with labels: those of rows are in its index (pandas), or in
+        the column item.
 
         Examples
         --------
@@ -628,13 +627,13 @@ class Fit:
     def robustness(self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None) -> Robustness:
         """Find the fewest votes, and workers, whose removal changes the leader.
 
-        Found by influence and verified by fitting the votes that are left, from where this fit ended where the method
-        can; every number is an upper bound: at most that many.
+        Candidates are found by influence and verified by fitting the remaining votes, starting from this fit if the
+        method can. Every number is an upper bound.
 
         Parameters
         ----------
         neighbours
-            Whether every pair of neighbours is searched, too.
+            Whether every pair of neighbours is searched as well.
         gold
             Pairs of known order; by default those that this fit was given.
         threads
@@ -678,10 +677,10 @@ class Fit:
         return replace(found, items=tables[0], workers=tables[1])
 
     def copying(self) -> Copying:
-        """Workers who answer too much alike to be independent, and those who repeat themselves.
+        """Return workers whose answers agree too often to be independent, and those who repeat themselves.
 
-        Agreement on the same pairs of items is compared with what scores and reliabilities explain, and with what all
-        workers show beyond that. With 99 % no worker is named by chance.
+        Agreement on the same pairs of items is compared with the agreement that scores and reliabilities explain, and
+        with that of all workers beyond this. With a probability of 99 % no worker is named by chance.
 
         Examples
         --------
@@ -695,7 +694,7 @@ class Fit:
         return copying(self)
 
     def with_robustness(self, **options: Any) -> Fit:
-        """Return the fit with the figures of `robustness`, which has the same options.
+        """Return the fit with the results of `robustness`, which has the same options.
 
         Examples
         --------
@@ -709,7 +708,7 @@ class Fit:
         return replace(self, summary={**self.summary, "robustness": text})
 
     def with_statistics(self, **options: Any) -> Fit:
-        """Return the fit with the figures of `statistics` in its summary and its tables.
+        """Return the fit with the results of `statistics` in its summary and its tables.
 
         The tables of items and workers get infit and outfit with their limits, the standard score of the infit and
         misfit, which is 0 or 1. The options are those of `statistics`.
@@ -795,7 +794,7 @@ class Fit:
         return self.features
 
     def update(self, votes: Any, **options: Any) -> Fit:
-        """Fit the old votes and new ones together, starting from this fit.
+        """Return a fit of the old and new votes together, starting from this fit.
 
         Parameters
         ----------
@@ -829,21 +828,21 @@ class Fit:
         refit: bool | None = None,
         threads: int | None = None,
     ) -> Report:
-        """One HTML page, complete in itself, for people who decide by this fit.
+        """Return the report, one self-contained HTML page for people who decide by this fit.
 
         Parameters
         ----------
         path
-            Where to write it; None writes nothing. In a notebook the result shows itself.
+            The file to write; None writes nothing. A notebook displays the result.
         votes
-            What was fitted; needed only where the fit was loaded.
+            The votes; needed only for a loaded fit that did not keep them.
         title
-            What the votes are about; the name of their file by default.
+            The subject of the votes; the name of their file by default.
         command
-            What the page names as the way to make it again.
+            The command that the page shows for making it again.
         refit
             Whether to fit twice more, for predictions of left-out votes and for the ranking without flagged workers. By
-            default where each takes some seconds at most.
+            default they run if each takes a few seconds at most.
         threads
             How many threads the refits may use.
 
@@ -869,13 +868,13 @@ class Fit:
 
 
 def ranking_of(items: Table, summary: dict[str, Any], parameters: dict[str, Any]) -> Fit:
-    """Return a fit that is nothing but the table of its items, on which scales can be laid."""
+    """Return a fit that has only a table of items, to which scales can be applied."""
     nobody = {name: np.empty(0) for name in ("worker", "reliability", "comparisons")}
     return Fit(items, Table(nobody), summary, parameters)
 
 
 def _json_labels(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
-    """Labels that JSON does not know (dates, tuples, infinity) as text."""
+    """Return labels as text if JSON has no type for them (dates, tuples, infinity)."""
     for record in records:
         for kind in kinds:
             label = record[kind]

@@ -27,8 +27,8 @@ _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": 
 
 def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     """Return the fields of a fit that change when its workers are hidden."""
-    # Workers are sorted by pseudonym everywhere: the order of their labels would show who is who. `fit`: the fit;
-    # nothing changes where its workers are hidden already.
+    # Workers are sorted by pseudonym everywhere, because the order of their labels would identify them. Nothing changes
+    # if the workers of the fit are already hidden.
     hiding, before = Hiding.of(key or True), Hiding.of(fit.summary.get("workers_hidden"))
     assert hiding is not None
     if before is not None:
@@ -65,7 +65,7 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
 
 
 def _refuse_condition(reading: Mapping[str, Any]) -> None:
-    """Refuse a fit whose condition names a column of workers, by any name that formats know."""
+    """Raise an error if the fit's condition names a column of workers, under any name that formats use."""
     known = {name for each in known_formats() for name in each.columns.get("worker", ())}
     known |= {"worker", reading.get("columns", {}).get("worker", "worker")}
     if not identifiers(reading.get("where", "")).isdisjoint(map(str.casefold, known)):
@@ -93,7 +93,7 @@ def _notes(notes: Any, labels: Iterable[Any]) -> list[str]:
 
 
 def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
-    """Return the votes with pseudonyms in place of the labels of workers, sorted by them."""
+    """Return the votes with workers replaced by pseudonyms, and sorted by them."""
     return _votes(votes, *hiding.pseudonyms(votes.workers), hiding) if votes.has_workers else votes
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
-# Labels are text: neither HTML nor links nor emphasis.
+# Labels are plain text: HTML, links and emphasis are escaped.
 _MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*_[]~|$"})
 _LATEX = str.maketrans(
     {
@@ -54,7 +54,7 @@ def leaderboard(fit: Fit, form: str = "markdown") -> str:
 
 
 def write_leaderboard(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the leaderboard; the ending of the name says how."""
+    """Write the leaderboard in the form that the file's ending gives."""
     form = form_of(path)
     require_file(path)
     with replace_file(Path(path)) as draft:
@@ -138,21 +138,21 @@ def _latex(heads: list[str], rows: list[list[str]]) -> str:
 EXCEL_FILES = ("items.csv", "workers.csv", "decisions.csv", "overall.csv")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_MARK = "\ufeff"  # without it spreadsheets do not take the text for UTF-8
+_MARK = "\ufeff"  # without it spreadsheets do not recognise UTF-8
 
 
 def excel_safe(value: Any) -> Any:
-    """Mark a text that begins like a formula, so that a spreadsheet shows it as text."""
-    # Numbers stay numbers, also negative ones.
+    """Return a text that begins like a formula with a mark that makes spreadsheets show it as text."""
+    # Numbers stay numbers, even negative ones.
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_excel_safe(fit: Fit, directory: str | os.PathLike[str], *, decimal_comma: bool = False) -> None:
     """Write items, workers, decisions and overall.csv for a spreadsheet; `load` reads none of them.
 
-    The folder of `Fit.save` keeps labels as they are, or it could not be read again. With `decimal_comma` numbers have
-    a comma and columns are separated by semicolons, as spreadsheets in most of Europe and South America expect: these
-    take 1.5 for text or for a date.
+    The folder of `Fit.save` keeps labels unchanged, so that it can be loaded. With `decimal_comma` numbers have a comma
+    and columns are separated by semicolons, as spreadsheets in most of Europe and South America expect: these read 1.5
+    as text or as a date.
     """
     tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": decisions(fit)}
     if fit.overall_ranking is not None:

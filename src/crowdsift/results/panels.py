@@ -1,4 +1,4 @@
-"""Panels of judges beside a trusted one: the table of their biases, figures and sentences."""
+"""Panels of judges besides a trusted one: the table of their biases, figures and sentences."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.fit import Fit
 
-_SHOWN = 5  # items that a sentence names
-_MOST_VOTES = 1e6  # beyond which a number of votes says no more than "very many"
+_SHOWN = 5  # items named in a sentence
+_MOST_VOTES = 1e6  # numbers of votes above this are shown as "very many"
 
 
 def panel_table(fitted: FitBuilder) -> Table | None:
@@ -42,7 +42,7 @@ def panel_table(fitted: FitBuilder) -> Table | None:
 
 
 def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """Return how far panels are from the trusted one, their worth, and votes that would help."""
+    """Return how far panels are from the trusted one, their worth, and how many votes would help."""
     found, panels = fitted.estimate.panels, fitted.votes.panels
     table = panel_table(fitted)
     if found is None or panels is None or table is None:
@@ -74,7 +74,7 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
 
 def _to_settle(fitted: FitBuilder, information: float) -> float | None:
     """Return how many trusted votes on the leader and its rivals would make it clearly first."""
-    # None where no number would: the best two have the same score, or items are not connected.
+    # None if no number would: the best two have the same score, or items are not connected.
     scores = fitted.estimate.scores
     if int(fitted.component.max()) or len(scores) < 2:
         return None
@@ -89,7 +89,7 @@ def _to_settle(fitted: FitBuilder, information: float) -> float | None:
 
 
 def panel_sentences(fit: Fit) -> list[str]:
-    """Return what a trusted panel means for a fit, in words; nothing without one."""
+    """Return sentences on what a trusted panel implies for a fit; empty without one."""
     about, biases = fit.summary.get("trusted"), fit.panel_biases
     if not about or biases is None:
         return []

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
     Values = NDArray[np.float64]
 
-_BLOCK = 4096  # pairs at a time
-_NUMBERS = 16_384  # of workers' points at a time, which stay in the cache
-_MOST_NUMBERS = 50_000_000  # votes of the crowd in several dimensions, predicted one by one
+_BLOCK = 4096  # pairs processed at a time
+_NUMBERS = 16_384  # numbers of workers' points at a time, which fit into the cache
+_MOST_NUMBERS = 50_000_000  # most votes of random workers that are predicted one by one in several dimensions
 
 
 class Question(NamedTuple):
-    """Hold differences of scores, codes of workers (-1: the crowd) and of items (-1: new)."""
+    """Differences of scores, codes of workers (-1: a random one) and of items (-1: a new one)."""
 
     difference: NDArray[np.float64]
     worker: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 
 
 def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Question:
-    """Differences of scores and codes of workers for what is asked of `predict`."""
+    """Return differences of scores and codes of workers for the arguments of `predict`."""
     if unknown not in ("error", "prior"):
         raise RequestError(f"unknown must be 'error' or 'prior', not {unknown!r}")
     one, two, who = as_list(first), as_list(second), labels_of_workers(fit, worker)
@@ -57,7 +57,7 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     if {len(one), len(two), len(who)} - {1, n}:
         raise RequestError(f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit")
     known = places_of(fit.worker_table["worker"])
-    padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for unseen items
+    padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for items without votes
     place = places_of(fit.labels)
     a, b = (np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,)) for side in (one, two))
     if unknown == "error":
@@ -73,14 +73,14 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
 
 
 def dimensions_of(fit: Fit) -> DimensionEstimate | None:
-    """Return the dimensions of a fit; None where it has one."""
+    """Return the dimensions of a fit; None if it has one."""
     return None if fit.posterior is None else fit.posterior.dimensions
 
 
 def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
-    """Return the labels of workers as the fit has them: pseudonyms where its workers are hidden."""
-    # `worker`: a label, a sequence of labels, or None for anyone of the crowd; `key`: the file of the key with which
-    # workers are hidden; needed for labels of a fit with a key.
+    """Return the labels of workers as the fit has them: as pseudonyms if its workers are hidden."""
+    # `worker` is a label, a sequence of labels, or None for a random worker. `key` is the file of the key with which
+    # workers are hidden; it is needed for labels in a fit with a key.
     hiding, labels = Hiding.of(fit.summary.get("workers_hidden")), as_list(worker)
     if key is not None:
         if hiding is None:
@@ -103,7 +103,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
 
 
 def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
-    """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
+    """Return win, tie and loss, one row each; if `decided`, methods without ties omit them."""
     model = model_of(fit)
     draws = worker_draws(fit, model)
     if effect := 2.0 * float(fit.summary.get("group_effect") or 0.0):  # two items in a new group
@@ -125,7 +125,7 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.
     if known is not None:
         _by_crowd(known, query, model, WorkerPoints(*(c[:n_workers] for c in draws)), result)
         return result
-    # By anyone of the crowd: the mean over all of it, once for every distance.
+    # For a random worker: the mean over all workers, computed once for every distance.
     nobody = np.flatnonzero(query.worker < 0)
     apart, place = np.unique(query.difference[nobody], return_inverse=True)
     found = np.empty((3, len(apart)))
@@ -142,7 +142,7 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.
 def _shifted(
     known: DimensionEstimate, query: Question, rows: Codes, worker: Any, points: WorkerPoints
 ) -> tuple[WorkerPoints, Values]:
-    """Return the points with the variance of what other dimensions add, and its mean."""
+    """Return the points with mean and variance of the contribution of other dimensions."""
     assert query.first is not None
     assert query.second is not None
     padded, ends = known.with_strangers(), (query.first[rows], query.second[rows])
@@ -153,7 +153,7 @@ def _shifted(
 
 
 def _by_crowd(known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Values) -> None:
-    """Fill in votes of anyone: the mean over all workers, of many pairs over a part of them."""
+    """Fill in votes of random workers: the mean over all workers, or for many pairs over a part of them."""
     nobody = np.flatnonzero(query.worker < 0)
     n_workers, n_points = np.broadcast(*points).shape
     most = max(_MOST_NUMBERS // max(len(nobody), 1), 1)
@@ -171,7 +171,7 @@ def _by_crowd(known: DimensionEstimate, query: Question, model: Model, points: W
 
 
 def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Table:
-    """Return a row per pair: labels, the probability of `Fit.predict`, and win, tie and loss."""
+    """Return one row per pair: labels, the probability of `Fit.predict`, and win, tie and loss."""
     query = question(fit, first, second, worker, unknown)
     decided, all_three = outcomes(fit, query, decided=True), outcomes(fit, query)
     columns: dict[str, Any] = {}
@@ -191,8 +191,8 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
 def probabilities(
     fit: Fit, difference: NDArray[np.float64], first: Codes | None = None, second: Codes | None = None
 ) -> NDArray[np.float64]:
-    """P(first over second) by a worker of the crowd, for differences of scores."""
-    # In several dimensions the codes of the items are needed, too.
+    """Return P(first over second) by a random worker, for differences of scores."""
+    # In several dimensions the codes of the items are needed as well.
     nobody = np.full(len(difference), -1, np.int64)
     query = Question(difference, nobody, False, first, second)
     win, _, loss = outcomes(fit, query, decided=True)
@@ -200,8 +200,8 @@ def probabilities(
 
 
 def vote_probability(fit: Fit, votes: Comparisons) -> Values:
-    """Return P(first preferred) of every vote by the estimate of its worker, in all dimensions."""
-    # NaN where an item has no votes in the fit, or the method estimates no reliabilities.
+    """Return P(first preferred) for every vote, from the estimate of its worker in all dimensions."""
+    # NaN if an item has no votes in the fit, or if the method estimates no reliabilities.
     table, padded = fit.item_table, np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(table["comparisons"] > 0, False)
     row, own = positions(votes.items, fit.labels, missing=-1), np.full(len(votes), np.nan)
@@ -215,7 +215,7 @@ def vote_probability(fit: Fit, votes: Comparisons) -> Values:
 
 
 def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
-    """Rows of the item table, differences of scores and their sd, of items that have votes."""
+    """Return rows of the item table, differences of scores and their sd, for items with votes."""
     place = places_of(fit.labels)
     try:
         one, two = (np.array([place[key] for key in keys_of(as_list(side))]) for side in (first, second))
@@ -232,11 +232,11 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
 
 
 def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
-    """Points of every worker's posterior, one row each; its tie parameter for the width."""
-    # Where workers differ by context, rows of workers in contexts follow. Without a posterior the table's estimates
-    # stand alone, a side bias with its variance.
+    """Return points of every worker's posterior, one row each, with tie parameters as widths."""
+    # If workers differ by context, rows of workers in contexts follow. Without a posterior the table's estimates are
+    # the only points, and a side bias has its variance.
     table, known = fit.worker_table, fit.posterior
-    height = max(table.height, 1)  # without workers: no worker in particular
+    height = max(table.height, 1)  # without workers: a single random worker
 
     def column(name: str, other: float) -> NDArray[np.float64]:
         if name not in table or not table.height:
@@ -259,7 +259,7 @@ def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
 
 
 def _in_context(fit: Fit, worker: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of `worker_draws` for workers at items; -1 stays: a worker of the crowd."""
+    """Return rows of `worker_draws` for workers at items; -1, a random worker, stays."""
     apart = None if fit.posterior is None else fit.posterior.in_context
     if fit.posterior is None or apart is None:
         return worker
@@ -270,7 +270,7 @@ def _in_context(fit: Fit, worker: NDArray[np.int64], item: NDArray[np.int64]) ->
 
 
 def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
-    """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
+    """Raise an error for pairs of items that no chain of votes connects; -1 is an item without votes."""
     component = np.append(fit.item_table["component"], 0)
     across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
     if not across.any():
@@ -299,13 +299,13 @@ def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> N
 
 
 def item_codes(fit: Fit) -> NDArray[np.int64]:
-    """Return the codes of the rows of the item table, as the votes and the posterior have them."""
+    """Return the codes of the rows of the item table, as in the votes and the posterior."""
     items = fit.labels if fit.posterior is None else fit.posterior.items
     return positions(fit.labels, items)
 
 
-_POINTS = 4  # of Gauss, for a posterior of reliability alone
-_JOINT = 16  # of a posterior of reliability, tie width and side bias
+_POINTS = 4  # Gauss points for a posterior of reliability alone
+_JOINT = 16  # points for a posterior of reliability, tie width and side bias
 
 
 class Pairs(NamedTuple):
@@ -318,10 +318,10 @@ class Pairs(NamedTuple):
 
 
 def better(fit: Fit, code: Codes, query: Pairs) -> Values:
-    """P(the first is truly better), `code` being that of every row of the item table.
+    """Return P(the first is truly better); `code` is the code of every row of the item table.
 
     The Gaussian of the difference is used if the fit does not keep the votes, if there are more than two million, and
-    for other methods than sift. It is also used if votes depend on more than two items (groups, covariates, features,
+    for methods other than sift. It is also used if votes depend on more than two items (groups, covariates, features,
     workers who differ by context).
     """
     difference, sd = query.difference, query.sd
@@ -344,7 +344,7 @@ def better(fit: Fit, code: Codes, query: Pairs) -> Values:
 
 
 def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
-    # The first item of a compared pair is that of the smaller code.
+    # The first item of a compared pair is the one with the smaller code.
     votes, sites = fit.votes, fit.sites
     if votes is None or sites is None or not len(one) or not _plain(fit):
         return None
@@ -371,7 +371,7 @@ def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, Own
 
 
 class _Given(NamedTuple):
-    """What identifies a vote: worker, pair, whether its first item won, and the kind of a site."""
+    """The key of a vote: worker, pair, whether its first item won, and the kind of site."""
 
     worker: Codes
     pair: Codes
@@ -379,18 +379,18 @@ class _Given(NamedTuple):
     kind: Codes
 
     def keys(self, workers: int) -> Codes:
-        """One number for all of that; a tie is of the item shown first."""
+        """Return one number per key; a tie belongs to the item shown first."""
         return ((self.pair * workers + self.worker) * 2 + self.low_won) * 4 + self.kind + 1
 
 
 def _places(known: Codes, wanted: Codes) -> Codes:
-    """Where numbers are among rising ones, -1 where they are not."""
+    """Return the indices of numbers among ascending ones, -1 if they are missing."""
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[place] == wanted, place, -1)
 
 
 def _plain(fit: Fit) -> bool:
-    """Whether the posterior is that of the model, in which votes depend on their two items only."""
+    """Return whether votes depend only on their two items under the posterior."""
     beside = fit.summary.get("group_effect"), fit.summary.get("dependent_by")
     apart = fit.posterior is None or fit.posterior.in_context is not None
     return fit.method == "sift" and not apart and not any(beside) and dimensions_of(fit) is None
@@ -404,7 +404,7 @@ def _own_votes(
     pair: Codes,
     sites: tuple[_Given, Values, Values],
 ) -> OwnVotes | None:
-    # None where some vote has no site.
+    # None if some vote has no site.
     model = model_of(fit)
     widths = model.tie_column == "tie_width" and votes.ties_are_outcomes
     outcome, weight = (part[rows].astype(np.float64) for part in (votes.outcome, votes.weight))
@@ -439,8 +439,8 @@ def _own_votes(
 
 
 def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:
-    """Points of workers, and their weights: few, since every vote is taken at all of them."""
-    # Quantiles lose the tails of a wide posterior; they are moved so that its mean is the estimate.
+    """Return points of workers and their weights; few, since every vote is evaluated at all of them."""
+    # Quantiles lose the tails of a wide posterior, so they are moved until their mean is the estimate.
     reliability, table = draws.reliability, fit.worker_table
     if table.height:
         lost = table["reliability"].astype(np.float64) - reliability.mean(axis=1)

@@ -1,4 +1,4 @@
-"""What questions to a fit need: labels found by their keys, and the model of the fit."""
+"""Helpers of queries to a fit: find labels by their keys, and the model of the fit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def is_sequence(value: Any) -> bool:
-    """Return whether many labels are meant: a text or a tuple is one label, as it can be a label."""
+    """Return whether an argument is several labels; a text or a tuple is one label."""
     if isinstance(value, str | bytes | tuple):
         return False
     return hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the labels that are meant."""
+    """Return the labels of an argument as a list."""
     if is_sequence(value):
         return list(value)
     return [value.item() if isinstance(value, np.ndarray) else value]
@@ -45,13 +45,13 @@ def keys_of(labels: Iterable[Any]) -> list[Any]:
 
 
 def places_of(labels: Iterable[Any]) -> dict[Any, int]:
-    """Return the place of every label in a list, by its key."""
+    """Return the index of every label in a list, by its key."""
     return {key: place for place, key in enumerate(keys_of(labels))}
 
 
 def positions(wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None) -> NDArray[np.int64]:
-    """Where wanted labels stand in a list."""
-    # `missing` stands for those that are not there; without it one that is not there is a KeyError.
+    """Return the indices of wanted labels in a list."""
+    # `missing` is the index for labels that are not there; without it they raise a KeyError.
     place = places_of(labels)
     keys = keys_of(wanted)
     if missing is None:
@@ -60,5 +60,5 @@ def positions(wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | No
 
 
 def model_of(fit: Fit) -> Model:
-    """Return the method of a fit as a model, with the hyper-parameters that it had."""
+    """Return the method of a fit as a model with the hyper-parameters of that fit."""
     return model(fit.method, **fit.parameters)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from crowdsift.models.covariance import Block
     from crowdsift.numeric import Vector
 
-_SAMPLES = 400  # of ranks
-_NUMBERS = 4_000_000  # drawn at a time
+_SAMPLES = 400  # samples of ranks
+_NUMBERS = 4_000_000  # numbers drawn at a time
 _FEW = 8  # items up to which ranks are counted pair by pair
 _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
 def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Return items by component, then from the best to the worst; equal scores as they come."""
+    """Return items by component, then from best to worst; equal scores keep their order."""
     if component.any():
         return np.lexsort((-scores, component))
     return np.argsort(-scores, kind="stable")
@@ -32,7 +32,7 @@ def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int
 
 def ranks(scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
     """Return ranks from 1 (the best) within every component; equal scores share the better rank."""
-    # `order` is that of `table_order`, where it is known.
+    # `order` is that of `table_order`, if it is known.
     if order is None:
         order = table_order(scores, component)
     position = np.arange(len(scores))
@@ -55,9 +55,10 @@ def rank_limits(
     level: float = LEVEL,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return limits of the interval of every item's rank within its component."""
-    # Of components in `blocks` from their joint posterior: in closed form for two items, else from the ranks of samples
-    # in pairs of opposite errors. The others are large; there independent errors are close, and ranks are counted, see
-    # `_counted_limits`. An interval always holds the rank of the score itself.
+    # For components in `blocks` they come from the joint posterior: in closed form for two items, otherwise from the
+    # ranks of samples in pairs of opposite errors. Other components are large; independent errors are a good
+    # approximation there, and ranks are counted, see `_counted_limits`. An interval always contains the rank of the
+    # score itself.
     low, high = np.ones(len(scores), np.int64), np.ones(len(scores), np.int64)
     rest = np.bincount(component)[component] > 1
     for block in blocks:
@@ -68,12 +69,12 @@ def rank_limits(
     if len(items):
         found = _counted_limits(scores[items], sd[items], component[items], level)
         low[items], high[items] = found
-    rank = ranks(scores, component)  # which need not be a likely one: scores may be nearly equal
+    rank = ranks(scores, component)  # this rank need not be a likely one: scores may be nearly equal
     return np.minimum(low, rank), np.maximum(high, rank)
 
 
 def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[NDArray[np.int64], ...]:
-    """One of two items is first with Φ(difference/sd), the other else."""
+    """Return limits for two items: one is first with probability Φ(difference/sd)."""
     error = root[:, :, 0] - root[:, :, 1]
     sd = np.maximum(np.sqrt((error**2).sum(axis=1)), 1e-300)
     p = normal_cdf((scores[:, 0] - scores[:, 1]) / sd)
@@ -83,7 +84,7 @@ def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[
 
 
 def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tuple[NDArray[np.int64], ...]:
-    """Return limits of ranks in components of one size, from samples: the same noise for each of them."""
+    """Return limits of ranks in components of one size, from samples; all use the same noise."""
     n, k = scores.shape
     noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k), dtype=np.float32)
     places = _places(2 * len(noise), level)
@@ -100,7 +101,7 @@ def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tupl
 
 
 def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return ranks from 1 along the last axis: of few items by counting those above, else by sorting."""
+    """Return ranks from 1 along the last axis: for few items by counting, otherwise by sorting."""
     k = drawn.shape[2]
     if k <= _FEW:
         rank = np.ones(drawn.shape, np.int16)
@@ -108,7 +109,7 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
             rank += drawn[:, :, j, None] > drawn
         return rank
     place = _best_first(drawn)
-    place += np.arange(0, drawn.size, k).reshape(*drawn.shape[:2], 1)  # in the array laid out flat
+    place += np.arange(0, drawn.size, k).reshape(*drawn.shape[:2], 1)  # indices into the flattened array
     flat = np.empty(drawn.size, np.int16)  # of at most MOST_ITEMS items
     flat[place.reshape(-1)] = np.tile(np.arange(1, k + 1, dtype=np.int16), drawn.size // k)
     return flat.reshape(drawn.shape)
@@ -116,12 +117,12 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
 
 def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the order along the last axis, from the largest on."""
-    # Of integers that hold the depth below the largest, to a part in millions of the range as in the draws themselves,
-    # and the item: whole numbers are sorted six times as fast as indices are.
+    # Each integer combines the distance below the largest, to a millionth of the range as in the draws themselves, and
+    # the item: integers are sorted six times as fast as indices.
     k = drawn.shape[2]
     bits = (k - 1).bit_length()
     depth = drawn.max(axis=2, keepdims=True) - drawn
-    levels = np.float32(2 ** min(31 - bits, 22) - 1)  # with room to round
+    levels = np.float32(2 ** min(31 - bits, 22) - 1)  # leaves room to round
     depth *= levels / np.maximum(depth.max(axis=2, keepdims=True), 1e-30)
     key = depth.astype(np.int32)
     key <<= bits
@@ -132,7 +133,7 @@ def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def _places(count: int, level: float) -> tuple[int, int]:
-    """Return the positions of the limits of this level among `count` ascending values."""
+    """Return the indices of the limits of this level among `count` ascending values."""
     tail = round(0.5 * (1.0 - level), 12)
     return int(tail * count), int(np.ceil((1.0 - tail) * count)) - 1
 
@@ -140,10 +141,10 @@ def _places(count: int, level: float) -> tuple[int, int]:
 def _counted_limits(
     scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return limits of ranks for independent errors, from how many items are expected above a score."""
-    # With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take s² = Σ_j P(1 - P). Its own
-    # error moves x between the limits of its score; the two add up as squares. N and s² are read off a table over x,
-    # made of items binned by score and error.
+    """Return limits of ranks for independent errors, from the expected number of items above a score."""
+    # With N(x) = Σ_j P(r_j > x), an item's rank at its score x is 1 + N(x), with variance s² = Σ_j P(1 - P). The error
+    # of x moves it between the limits of the score; the two add up as squares. N and s² come from a table over x, with
+    # items binned by score and error.
     low, high = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
     order, z = np.argsort(component, kind="stable"), half_width(level)
     for inside in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
@@ -171,7 +172,8 @@ def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
     far = 4.0 * float(sd.max())
     x = np.linspace(mean.min() - far, mean.max() + far, _PLACES)
     above, spread, count = np.zeros(_PLACES), np.zeros(_PLACES), held[full].astype(np.float64)
-    for at in range(0, len(count), 64):  # some cells at a time, x along a row: a table's neighbours
+    # blocks of cells, with x along a row: neighbours in the table are close in memory
+    for at in range(0, len(count), 64):
         here = slice(at, at + 64)
         p = normal_share((centre[here, None] - x) / width[here, None])
         above += count[here] @ p

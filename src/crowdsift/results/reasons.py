@@ -1,7 +1,7 @@
-"""Why a worker has its verdict, in words, and what to do: pay, review or block.
+"""The reason of every verdict in words, and the suggestion: pay, review or block.
 
-A reason is a template and the figures that fill it, so that a page can hold those of many thousand workers: the
-templates once, and a few numbers per worker.
+A reason is a template with figures. So a page can hold the reasons of many thousand workers: each template once, and a
+few numbers per worker.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.fit import Fit
 
-# {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page. The sentences may be
-# sent to the worker: facts, no probabilities, and nothing that is not in a table.
+# {0}, {1}, ... are replaced by texts of the figures. The order is that of the codes in a page. The sentences may be
+# sent to the worker: they contain facts, no probabilities, and only figures of the tables.
 TEMPLATES = (
     "The answers follow the quality of the items.",
     "The answers follow the quality of the items, but less closely than those of a typical worker.",
@@ -43,7 +43,7 @@ TEMPLATES = (
     len(TEMPLATES)
 )
 
-# The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
+# The same for a table whose legend explains the verdicts and whose columns have the other figures.
 SHORT = (
     "{0} × typical",
     "less than typical",
@@ -59,15 +59,15 @@ SHORT = (
     "gold: {0} of {1}",
 )
 
-# Than what distinct workers weigh other things, by the direction of the scores.
+# The workers with which distinct ones are compared, by the direction of the scores.
 OTHERS = {"common": "those of most workers", "gold": "the gold pairs do", "trusted": "the trusted votes do"}
 
-_LOPSIDED = 0.8  # a share of one side worth a word
-_FEW = 10  # votes from which on it is
+_LOPSIDED = 0.8  # share of one side that is mentioned
+_FEW = 10  # least votes for that
 
 
 class Reason(NamedTuple):
-    """The code of a template and what fills it."""
+    """The code of a template and its figures."""
 
     code: int
     figures: tuple[str, ...] = ()
@@ -77,16 +77,16 @@ class Reason(NamedTuple):
 
 
 def random_level(model: Model) -> float:
-    """Return the reliability of a worker who clicks at random, at which all votes are even."""
+    """Return the reliability of a worker who clicks at random, at which every vote has probability ½."""
     levels = np.array([0.0, 0.5])
     even = np.abs(model.probability(np.ones(2), levels) - 0.5)
     return float(levels[np.argmin(even)])
 
 
 def typical_reliability(table: Table, random_level: float = 0.0) -> float:
-    """Return the yardstick of the verdicts: the median of the workers called reliable or weak."""
-    # Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two words; NaN where
-    # there are none.
+    """Return the reliability to which verdicts refer: the median of reliable and weak workers."""
+    # Verdicts refer to workers who are above 0 with 95 %, and nearly all of these are reliable or weak; NaN if there
+    # are none.
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
     return float(np.median(table["reliability"][trusted] - random_level)) if trusted.any() else (np.nan)
 
@@ -94,9 +94,9 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
 def reasons(
     table: Table, level: float = 0.0, sign: float | None = None, direction: str = "common"
 ) -> list[list[Reason]]:
-    """Return the reasons of every worker's verdict; empty where a method gives none."""
-    # The first reason is that of the verdict, the others are the facts beside it. `sign`: the probability that the sign
-    # of the scores is right; None where it is known.
+    """Return the reasons of every worker's verdict; empty if a method gives no verdicts."""
+    # The first reason is that of the verdict, the others are further facts. `sign` is the probability that the sign of
+    # the scores is right; None if it is known.
     unsettled = sign is not None and sign < 1.0 - MAX_USEFUL
     apart = ((table["lower"] > level) | (table["upper"] < level)).tolist()
     left = table.get("left_share", np.full(table.height, np.nan)).tolist()
@@ -138,7 +138,7 @@ def reasons(
 def decisions(fit: Fit) -> Table:
     """Return a row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
-    Random, one-sided and adversarial workers get "review". They get "block" if they have at least 20 votes and that
+    Random, one-sided and adversarial workers get "review", or "block" if they have at least 20 votes and that
     class has a probability of 99 %; a random worker must also have `p_above_random` of at most 75 %. Reliable, weak,
     distinct and undecided workers get "pay". The median time of answers changes no suggestion.
     """
@@ -157,7 +157,7 @@ def decisions(fit: Fit) -> Table:
 
 
 def with_reasons(fit: Fit) -> Table:
-    """Return the workers with the reason of every verdict after it."""
+    """Return the workers with a column for the reason of every verdict."""
     columns: dict[str, NDArray[Any]] = {}
     for name in fit.worker_table:
         columns[name] = fit.worker_table[name]
@@ -167,7 +167,7 @@ def with_reasons(fit: Fit) -> Table:
 
 
 def reason_texts(fit: Fit) -> NDArray[np.object_]:
-    """Return why every worker has its verdict, in sentences that can be sent to the worker."""
+    """Return the reason of every verdict in sentences that can be sent to the worker."""
     sign, direction = fit.summary.get("sign_probability"), fit.summary.get("direction", "common")
     found = reasons(fit.worker_table, random_level(model_of(fit)), sign, direction)
     texts = np.empty(len(found), dtype=object)

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
 SCALES = ("standard", "elo", "logit", "winrate")
-STANDARD = ("standard_score", "standard_lower", "standard_upper")  # beside those on another scale
+# columns of the method's own scale beside another one
+STANDARD = ("standard_score", "standard_lower", "standard_upper")
 _VALUES = ("score", "lower", "upper")
-_ELO = 400.0 / log(10.0)  # points a logit
-_CENTRE = {"standard": 0.0, "logit": 0.0, "elo": 1000.0}  # the mean of a component without anchor
+_ELO = 400.0 / log(10.0)  # points per logit
+_CENTRE = {"standard": 0.0, "logit": 0.0, "elo": 1000.0}  # mean of a component without an anchor
 _NAMES = {"elo": "Elo", "winrate": "win rate", "logit": "logit"}
 _STEP = 1e-5  # for the slope of a probability at 0
-_MOST_PAIRS = 4_000_000  # beyond which win rates are read off a table
-_PLACES = 4096  # of that table
+_MOST_PAIRS = 4_000_000  # pairs above which win rates come from a table
+_PLACES = 4096  # entries of that table
 
 
 def score_name(fit: Fit) -> str:
@@ -39,7 +40,7 @@ def score_name(fit: Fit) -> str:
 
 
 def scale_text(fit: Fit) -> str:
-    """Where the level of another scale comes from, in a sentence; empty on the method's own."""
+    """Return a sentence on the level of another scale; empty on the method's own."""
     scale, anchor = fit.summary.get("scale") or "standard", fit.summary.get("anchor")
     if scale == "winrate":
         return "Win rate: the share won against the others of its group, each as often."
@@ -61,8 +62,8 @@ def checked_level(level: Any) -> float:
 
 def typical_reliability(fit: Fit) -> float:
     """Return the median reliability over votes; NaN if the method estimates none."""
-    # Every vote counts once with the reliability of its worker: a few spammers with many votes, or many with few, do
-    # not move it far.
+    # Every vote counts once with the reliability of its worker: a few spammers with many votes, or many with few,
+    # hardly change the median.
     table = fit.worker_table
     if not table.height and fit.summary.get("typical_reliability") is not None:
         return float(fit.summary["typical_reliability"])  # of a ranking without its workers
@@ -78,7 +79,7 @@ def typical_reliability(fit: Fit) -> float:
 
 
 def slope_of(fit: Fit) -> float:
-    """Return logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
+    """Return logits per unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
     model, step = model_of(fit), np.array([_STEP, -_STEP])
     typical = np.full(2, typical_reliability(fit))
     up, down = model.probability(step, typical)
@@ -86,19 +87,19 @@ def slope_of(fit: Fit) -> float:
 
 
 def is_scaled(scale: Any, anchor: Any) -> bool:
-    """Return whether anything but the standard scale is asked for, or something that is no scale."""
+    """Return whether the request differs from the standard scale or is no scale."""
     plain = isinstance(scale, str) and scale == "standard"
     return not plain or not (anchor is None or (isinstance(anchor, Mapping) and not anchor))
 
 
 def require_scale(scale: Any) -> None:
-    """Refuse what is not the name of a scale."""
+    """Raise an error for an unknown scale."""
     if not isinstance(scale, str) or scale not in SCALES:
         raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
 
 
 def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False) -> None:
-    """Refuse a scale, or anchors, that no fit of these items, `by` context, can have."""
+    """Raise an error for a scale or anchors that no fit of these items, with contexts `by`, can have."""
     require_scale(scale)
     if not isinstance(anchor, Mapping | None):
         raise RequestError(f"anchors are values by item, as {{'a': 1200}}, not {anchor!r:.60}")
@@ -120,9 +121,9 @@ def scaled_fields(fit: Fit, scale: str = "standard", anchor: Mapping[Any, float]
     """Return the fields of a fit that change with the scale: `shown` and `summary`."""
     # With b the slope of a typical worker a score r is shown as r (standard), b·r (logit), 400/ln 10·b·r (elo), or as
     # the share of wins of that worker for this item against all others of its component (winrate). The mean of a
-    # component is 0, of elo 1000, unless an anchor has a given value; then all scores move with it. Intervals are those
-    # of the scores, moved alike: the anchor is a point of the scale, not an item without error. `anchor`: the value
-    # that an item shall have, one item per component. An item that is in several contexts has it in each of them.
+    # component is 0, of elo 1000, unless an anchor has a given value; then all scores move with it. Intervals move with
+    # their scores: the anchor is a point of the scale, not an item without error. `anchor` has the wanted value of an
+    # item, one item per component. An item in several contexts has the value in each of them.
     require_anchors(scale, anchor, fit.item_table["item"].tolist())
     known = _anchors(fit, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):
@@ -153,7 +154,7 @@ def scaled_fields(fit: Fit, scale: str = "standard", anchor: Mapping[Any, float]
 
 
 def with_own_scale(fit: Fit) -> Table:
-    """Return the table of items as saved, with the method's own scale if another is shown."""
+    """Return the table of items to save: with the method's own scale if another one is shown."""
     if fit.shown is None:
         return fit.shown_items
     own = {name: fit.item_table[value] for name, value in zip(STANDARD, _VALUES, strict=True)}
@@ -161,7 +162,7 @@ def with_own_scale(fit: Fit) -> Table:
 
 
 def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
-    """Return limits of scores of the method's own on the scale of the fit, row by row."""
+    """Return limits of scores, given on the method's own scale, on the scale of the fit."""
     scale = fit.summary.get("scale") or "standard"
     if fit.shown is None:
         return values
@@ -183,7 +184,7 @@ def own_scale(saved: Table) -> tuple[Table, Table | None]:
 
 
 def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
-    """Return the rows of anchors and their values; refuse two in one component."""
+    """Return the rows of anchors and their values; raise an error for two in one component."""
     labels = keys_of(fit.item_table["item"].tolist())
     component = fit.item_table["component"]
     found: dict[int, float] = {}
@@ -203,8 +204,8 @@ def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
 
 
 def lacks_scale(fit: Fit, scale: str) -> str:
-    """Return why the scores have no such scale: it needs a typical worker who follows them."""
-    # A typical worker who sees nothing still has win rates, all of them one half.
+    """Return why the scores cannot have this scale, which needs a typical worker who follows them."""
+    # A typical worker with reliability 0 still has win rates, all of them one half.
     if scale == "standard" or scale not in SCALES:
         return ""
     slope = slope_of(fit)
@@ -214,14 +215,14 @@ def lacks_scale(fit: Fit, scale: str) -> str:
 
 
 def unscaled_fields(fit: Fit, why: str) -> dict[str, Any]:
-    """Return the fields of a fit that stays on the standard scale, with a warning that says why."""
+    """Return the fields of a fit that stays on the standard scale, with a warning that gives the reason."""
     found = Diagnostic(Kind.SCALE, f"{why}: they are on the scale standard")
     summary = {**fit.summary, "warnings": [*fit.summary["warnings"], found.message]}
     return {"summary": summary, "diagnostics": (*fit.diagnostics, found)}
 
 
 def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
-    """Return scores or limits as shares of wins against the others, who stay where they are."""
+    """Return scores or limits as shares of wins against the others, whose scores stay fixed."""
     table, model = fit.item_table, model_of(fit)
     reliability = typical_reliability(fit)
     component = table["component"].astype(np.int64)
@@ -236,7 +237,7 @@ def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
 
 
 def _against(at: Vector, score: Vector, model: Model, reliability: float) -> Vector:
-    """Return mean probability of winning against all other items, of items that were at `at`."""
+    """Return the mean probability of winning against all other items, for items that were at `at`."""
     others = len(score) - 1
     if not others:
         return np.full(len(at), 0.5)
@@ -260,5 +261,5 @@ def _shown(fit: Fit, values: dict[str, NDArray[Any]]) -> Table:
 
 
 def level_text(level: float = LEVEL) -> str:
-    """Write a level as a percentage, as 90 %."""
+    """Return a level as a percentage, such as 90 %."""
     return f"{100.0 * level:g} %"

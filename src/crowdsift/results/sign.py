@@ -1,4 +1,4 @@
-"""Gold and the sign of the scores: how well they agree, and how many gold pairs settle the sign."""
+"""Gold and the sign of the scores: their agreement, and how many gold pairs determine the sign."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-THIN = log(19.0)  # log odds of a sign that is right with 95 %
-_PAIRS = 5_000  # drawn to see how often the order of a pair is right
+THIN = log(19.0)  # log odds at which a sign is right with 95 %
+_PAIRS = 5_000  # pairs drawn to estimate how often the order of a pair is right
 _MOST_GOLD = 99
 
 
-MAX_CHECKED_VOTES = 1_000_000  # distinct votes up to which fits without gold check it
+MAX_CHECKED_VOTES = 1_000_000  # most distinct votes for which fits without gold check it
 
 
 class Agreement(NamedTuple):
-    """How gold pairs and scores go together; pairs across components do not count."""
+    """Agreement of gold pairs with scores; pairs across components do not count."""
 
     agree: int
     disagree: int
-    margin: float  # the sum of the differences of scores, winner minus loser
+    margin: float  # the sum of score differences, winner minus loser
 
     @staticmethod
     def of(difference: Vector) -> Agreement:
-        """Count differences of scores, winner minus loser; NaN is not counted."""
+        """Return the agreement from differences of scores, winner minus loser; NaN does not count."""
         agree, disagree = int((difference > 0).sum()), int((difference < 0).sum())
         return Agreement(agree, disagree, float(np.nansum(difference)))
 
     @property
     def opposed(self) -> bool:
-        """Whether gold contradicts the scores: they are upside down."""
+        """Return whether gold contradicts the scores, so that they are upside down."""
         return (self.agree - self.disagree, self.margin) < (0, 0.0)
 
 
 def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Vector:
-    """Return the score of the winner less that of the loser of each gold pair."""
-    # NaN where the two are in different components.
+    """Return the score of the winner minus that of the loser for each gold pair."""
+    # NaN if the two are in different components.
     inside = component[gold.winner] == component[gold.loser]
     return np.where(inside, scores[gold.winner] - scores[gold.loser], np.nan)
 
 
 def signed_without_each(difference: Vector) -> Vector:
-    """Return each difference with the sign that all other gold pairs give the scores."""
-    # `difference` is that of the scores with the sign of the crowd, which stays where no other pair says anything.
+    """Return each difference with the sign that the other gold pairs give the scores."""
+    # `difference` is that of scores with the sign of all workers, which stays if no other pair determines it.
     whole, zero = Agreement.of(difference), np.nan_to_num(difference)
     balance = whole.agree - whole.disagree - np.sign(zero)
     margin = whole.margin - zero
@@ -64,8 +64,8 @@ def signed_without_each(difference: Vector) -> Vector:
 
 
 def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
-    """Return of every worker the number of votes on gold pairs, and the share that agrees."""
-    # A tie agrees by half; the share is NaN where a worker has no such vote.
+    """Return the number of every worker's votes on gold pairs, and the share that agrees."""
+    # A tie counts as half; the share is NaN for a worker without such votes.
     k = np.int64(votes.n_items)
     pair = np.minimum(gold.winner, gold.loser) * k + np.maximum(gold.winner, gold.loser)
     order = np.argsort(pair)
@@ -90,9 +90,8 @@ def order_probability(
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> float:
-    """Return probability that a random pair of one component is in the right order, up to the sign."""
-    # The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives the variances of
-    # differences.
+    """Return the probability that a random pair of a component is in the right order, up to the sign."""
+    # The mean of Φ(|difference|/sd of the difference) over random pairs; `variance` gives the variances of differences.
     k = len(scores)
     rng = np.random.Generator(np.random.PCG64(seed))
     order = np.argsort(component, kind="stable")  # pairs within a component, uniformly
@@ -116,13 +115,13 @@ def order_probability(
 
 
 def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
-    """Return how many gold pairs settle the sign: their majority is right with this confidence."""
-    # Each agrees with the scores of the right sign with probability q, independently, so this is the smallest odd n
-    # with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the order itself is then so uncertain that
-    # votes are needed first.
+    """Return how many gold pairs determine the sign: their majority is right with this confidence."""
+    # Each agrees with scores of the right sign with probability q, independently, so this is the smallest odd n with
+    # P(Binomial(n, q) > n/2) at least the confidence. None above 99: the order itself is then so uncertain that votes
+    # are needed first.
     q = min(max(order_right, 0.0), 1.0)
-    # Two pairs more than 2m + 1 turn the majority only if it hung on one pair: P(m + 1) = P(m) + (2q - 1) C(2m + 1, m +
-    # 1) (q(1 - q))^(m + 1)
+    # Two pairs more than 2m + 1 change the majority only if it depended on one pair: P(m + 1) = P(m) + (2q - 1) C(2m +
+    # 1, m + 1) (q(1 - q))^(m + 1)
     right, term = q, q * (1.0 - q)
     for m in range((_MOST_GOLD + 1) // 2):
         if right >= confidence:

@@ -1,5 +1,10 @@
 """Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
+¶ `summary.json` names its files with size and checksum, and only those are read; it also has a checksum of itself.
+`check_summary` finds values that no fit writes, before they cause an error elsewhere. With the votes and the posterior,
+which are saved up to 2 million rows each, a loaded fit gives the same answers as the one in memory. Codes refer to the
+sorted labels.
+
 `summary.json` names the files that belong to it with size and checksum; only those are read. It also has a checksum of
 itself. `check_summary` finds values that no fit writes, before they cause an error far from the file. With the votes
 and the posterior, which are kept up to 2 million each, a loaded fit answers as the one in memory does. Codes are those
@@ -60,9 +65,9 @@ CONTEXTS = "context_reliabilities.parquet"
 POSITIONS, WEIGHTS = "positions.parquet", "weights.parquet"  # in several dimensions
 KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS, CHOICES)
 PANEL_BIAS = "panel_bias.csv"
-MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
+MOST_VOTES = 2_000_000  # most distinct rows, pairs or workers of a file; larger ones are not written
 _CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the record
-_QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
+_QUANTILES = "quantile"  # prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
     _ITEMS,
@@ -77,10 +82,10 @@ _OURS = (
     PANEL_BIAS,
     *KEPT,
 )
-FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
-_TRIES = 5  # to read a folder into which another run saves
+FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may contain
+_TRIES = 5  # attempts to read a folder into which another run is saving
 
-# How a label of each type is read back from text; labels of any other type come back as text.
+# How to read labels of each type from text; labels of other types are read as text.
 _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
@@ -131,7 +136,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
 
 
 def require_target(directory: str | os.PathLike[str]) -> None:
-    """Refuse early a folder in which saving a fit would overwrite files of somebody else."""
+    """Raise an error early if saving a fit in the folder would overwrite other files."""
     require_own(directory, _SUMMARY, _OURS)
 
 
@@ -146,7 +151,7 @@ def fingerprint(votes: Comparisons) -> str:
 
 
 def taken_by(fit: Fit) -> tuple[str, ...]:
-    """Return fingerprints of the votes that a fit was made of, one per file or update."""
+    """Return fingerprints of the votes of a fit, one per file or update."""
     return fit.taken or (() if fit.votes is None else (fingerprint(fit.votes),))
 
 
@@ -229,7 +234,7 @@ def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None
         raise ValueError("a rank is not between 1 and the number of items")
     if not np.isfinite(items["score"]).all():
         raise ValueError("a score is not a number")
-    _ = [items[name] for name in ("item", *context_names(summary.get("by")))]  # else a KeyError
+    _ = [items[name] for name in ("item", *context_names(summary.get("by")))]  # raises a KeyError for a missing column
     _ = workers["worker"], workers["verdict"]
 
 
@@ -334,7 +339,7 @@ def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> Sav
 
 
 def _table(content: bytes, types: dict[str, list[str]]) -> Table:
-    """Read a table from CSV, and restore the types of labels."""
+    """Return a table from CSV, with labels of the original types."""
     header, *rows = _rows(content.decode())
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     columns = dict(zip(header, map(list, cells), strict=True))
@@ -350,7 +355,7 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
 
 
 def _repeated(saved: RecordedFolder, name: str, role: str, types: dict[str, list[str]]) -> Table | None:
-    """Read a table with several rows for every worker (together) or item (panel by panel)."""
+    """Return a table with several rows for every worker (grouped) or item (panel by panel)."""
     if not saved.has(name):
         return None
     content, kinds = saved.read(name), types[role]
@@ -360,7 +365,7 @@ def _repeated(saved: RecordedFolder, name: str, role: str, types: dict[str, list
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Split CSV into cells of any length; Python's reader refuses more than 131,072 characters."""
+    """Return CSV split into cells of any length; Python's reader refuses more than 131,072 characters."""
     if '"' not in text:
         return [line.split(",") for line in text.split("\n")[:-1]]
     rows: list[list[str]] = []
@@ -397,7 +402,7 @@ Check = Callable[[Any], bool]
 
 
 def check_summary(record: dict[str, Any]) -> None:
-    """Raise ValueError, with the name of the entry, for a known entry that no fit writes so."""
+    """Raise ValueError with the entry's name for a known entry with a value that no fit writes."""
     for name in _NEEDED:
         if name not in record:
             raise ValueError(f"{name} is missing")
@@ -455,12 +460,12 @@ def _list(check: Check) -> Check:
 
 
 def _values(check: Check) -> Check:
-    """Accept an object whose values, under any names, pass the check."""
+    """Return a check for an object whose values, under any names, pass the given check."""
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
 def _object(_needed: str = "", **checks: Check) -> Check:
-    """Accept an object with these entries, where present, and all those that are needed."""
+    """Return a check for an object with these entries, if present, and all those in `_needed`."""
 
     def check(value: Any) -> bool:
         return isinstance(value, dict) and all(
@@ -690,7 +695,7 @@ _IS_POPULATION = _object(
 
 
 def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Return the files by name, and what the record says of them."""
+    """Return the files by name, and their entry in the record."""
     files: dict[str, bytes] = {}
     details: dict[str, Any] = {}
     votes, posterior = fit.votes, fit.posterior
@@ -746,7 +751,7 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Return the files of positions and weights, and what the record says of the crowd."""
+    """Return the files of positions and weights, and the population's entry in the record."""
     square = (-1, found.count**2)
     flat = (
         ("position", found.positions),
@@ -762,7 +767,7 @@ def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[s
 
 
 def _dimensions_of(read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit) -> DimensionEstimate | None:
-    """Return the dimensions of a loaded fit; None where there is one, or a file was deleted."""
+    """Return the dimensions of a loaded fit; None if it has one, or if a file was deleted."""
     files = [read(POSITIONS), read(WEIGHTS)]
     if None in files or "dimensions" not in details:
         return None
@@ -797,11 +802,11 @@ def kept_votes(read: Callable[[str], bytes | None], details: dict[str, Any], fit
         return None
     columns, about = parquet_columns(content), details["votes"]
     ids = read(ROW_IDS) if about.get("row_ids") else b""
-    if ids is None:  # deleted: rows that come again could not be found
+    if ids is None:  # the file was deleted: repeated rows could not be recognised
         return None
     chosen = read(CHOICES) if about.get("choices") else b""
     graded = read(GRADES) if about.get("grades") else b""
-    if chosen is None or graded is None:  # deleted: the pairs alone are other votes
+    if chosen is None or graded is None:  # the file was deleted: the pairs alone are different votes
         return None
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
@@ -869,7 +874,7 @@ def _read_grades(content: bytes, votes: Comparisons) -> Grades:
 
 
 def _read_choices(content: bytes, votes: Comparisons) -> Choices:
-    """Return the choices that `votes_choices` wrote; raise an error for others."""
+    """Return the choices that `votes_choices` wrote; raise an error if they do not fit the votes."""
     from crowdsift.votes.choices import Choices
 
     columns = parquet_columns(content)
@@ -896,7 +901,7 @@ def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | Non
 
 
 def posterior_of(read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit) -> Posterior | None:
-    """Return the posterior of a loaded fit; None if nothing of it was kept."""
+    """Return the posterior of a loaded fit; None if none was saved."""
     pairs, reliabilities, contexts = read(PAIRS), read(RELIABILITIES), read(CONTEXTS)
     if pairs is None and reliabilities is None:
         return None

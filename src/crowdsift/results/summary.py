@@ -1,4 +1,4 @@
-"""The summary of a fit, and what deserves a look in it."""
+"""The summary of a fit, with its warnings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.tables import Table
 
-_SHARED_ERROR = 0.2  # share of pairs that an error of most workers puts into the wrong order
-# Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
+_SHARED_ERROR = 0.2  # share of pairs in the wrong order that counts as an error shared by most workers
+# Methods whose prior shrinks scores to 0 by as much as the scores themselves.
 SHRUNK = ("sift", "bora-map")
 
 
@@ -39,7 +39,10 @@ _AS_PAIRS = (
 
 
 class Separation(NamedTuple):
-    """How far scores differ beyond their errors.
+    """How far the differences of scores exceed their errors.
+
+    ¶ `ratio` G is the true standard deviation of scores in units of their error, `reliability` G²/(1 + G²) the share of
+    the variance that is true.
 
     `ratio` G is the true standard deviation of scores in units of their error, `reliability` G²/(1 + G²) the share of
     the variance that is true.
@@ -99,7 +102,7 @@ def summary(
 
 
 def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
-    """Return the diagnostics, worst first, and the number of gold pairs to settle the sign."""
+    """Return the diagnostics, worst first, and the number of gold pairs that determine the sign."""
     votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
@@ -123,7 +126,7 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     if dimensions is not None and dimensions.direction == "common" and not dimensions.has_common:
         from crowdsift.results.dimensions import NO_COMMON
 
-        nowhere = [Diagnostic(Kind.DIRECTION, NO_COMMON)]  # and no sign to be settled
+        nowhere = [Diagnostic(Kind.DIRECTION, NO_COMMON)]  # there is no sign to determine
     needed, sign = None, fitted.stated_sign
     if fitted.known is not None and fitted.gold is None and len(votes) > MAX_CHECKED_VOTES:
         message = (
@@ -151,14 +154,14 @@ def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
 
 
 def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
-    """Add advice to the diagnostic that votes hold no information."""
+    """Return the diagnostics, with advice added to the one that votes contain no information."""
     if found.kind is not Kind.INFORMATION:
         return found
     return Diagnostic(found.kind, f"{found.message}. {advice_to_repeat_pairs(workers)}")
 
 
 def _order_right(fitted: FitBuilder) -> float:
-    """Return the probability, or the share of votes, that orders pairs rightly up to the sign."""
+    """Return the probability, or the share of votes, that pairs are ordered rightly up to the sign."""
     estimate = fitted.estimate
     if fitted.score_sd is not None:
         return order_probability(estimate.scores, estimate.difference_variance, fitted.component, fitted.seed)
@@ -185,16 +188,16 @@ def _dimensions(fitted: FitBuilder) -> dict[str, Any]:
 
 def gold_to_check(reliability: float) -> int:
     """Return how many gold pairs would reveal an error that workers share."""
-    # Where a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ + asin(ρ)/π of the
-    # pairs is in the right order. If workers share an error that makes it q - 0.2, every gold pair speaks against q by
-    # the Kullback-Leibler divergence of the two shares, on average; 3 nats are taken as enough.
+    # If a share ρ² of the variance of scores is true (`separation_reliability`), a share q = ½ + asin(ρ)/π of the pairs
+    # is in the right order. If workers share an error that makes it q - 0.2, every gold pair is evidence against q of
+    # the Kullback-Leibler divergence of the two shares, on average; 3 nats are enough.
     q = min(max(0.5 + asin(min(reliability, 1.0) ** 0.5) / pi, 0.5 + _SHARED_ERROR / 2), 0.99)
     p = q - _SHARED_ERROR
     return ceil(MIN_LOG_BAYES_FACTOR / (p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))))
 
 
 def gold_sentence(s: Mapping[str, Any]) -> str:
-    """Return what is known of errors that workers share; empty if there is nothing to report."""
+    """Return a sentence on errors that workers share; empty if nothing is known."""
     if s.get("gold_to_check"):
         return (
             "Errors that most workers share cannot be seen from votes alone: about "
@@ -212,7 +215,7 @@ def gold_sentence(s: Mapping[str, Any]) -> str:
 
 
 def separation_of(table: Table, method: str, level: float) -> Separation | None:
-    """As `separation`, of a table of items with intervals of this level."""
+    """Return `separation` for a table of items with intervals of this level."""
     sd = (table["upper"] - table["lower"]).astype(np.float64) / (2.0 * half_width(level))
     known = np.isfinite(sd)
     component = table["component"][known].astype(np.int64)
@@ -257,10 +260,10 @@ def no_information_diagnostic(workers: int) -> Diagnostic:
 
 
 def advice_to_repeat_pairs(workers: int) -> str:
-    """Return how many pairs, judged again by another worker, would be informative about workers."""
+    """Return how many pairs, judged again by another worker, would give information about workers."""
     # Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and d ~ N(0, 2); two who
-    # click at random on every second one. A pair distinguishes the two by the Kullback-Leibler divergence of q from one
-    # half, on average; 3 nats are taken as enough. A pair judged by two workers is evidence about both.
+    # click at random agree on every second pair. On average a pair distinguishes the two cases by the Kullback-Leibler
+    # divergence of q from one half; 3 nats are enough. A pair judged by two workers is evidence about both.
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     p = sigmoid(_TYPICAL * np.sqrt(2.0) * nodes)
     q = float((p**2 + (1.0 - p) ** 2) @ weights / weights.sum())
@@ -274,7 +277,7 @@ def advice_to_repeat_pairs(workers: int) -> str:
 
 
 def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
-    """Which items only won, and which only lost."""
+    """Return warnings about items that only won or only lost."""
     diagnostics = []
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
@@ -290,7 +293,7 @@ def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_])
 
 
 def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagnostic], int | None]:
-    """Warn where the workers do not settle the sign; return how many gold pairs settle it, too."""
+    """Return a warning if the workers do not determine the sign, and how many gold pairs would."""
     if sign.log_odds >= THIN:
         return [], None
     needed = gold_needed(order_right)
@@ -308,7 +311,7 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
 
 
 def gold_diagnostics(model: Model, found: Agreement) -> list[Diagnostic]:
-    """Warn where gold contradicts the scores; `found` is about scores found without each pair."""
+    """Return a warning if gold contradicts the scores; `found` is from scores without each pair."""
     total = found.agree + found.disagree
     if total == 0:
         message = "no gold pair lies within one component, so gold cannot settle the sign"
@@ -351,14 +354,15 @@ def _parts(label: Any) -> list[str]:
     return [text for part in label for text in _parts(part)]
 
 
-_MOST_VOTES = 2_000_000  # beyond, every second vote or fewer
+_MOST_VOTES = 2_000_000  # above this, a part of the votes is used
 _STEPS = 20
 
 
 def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
-    """Return the lean γ of the crowd to the left on the logit scale, with its 90 % interval."""
-    # From the method where it has one; else the maximum of the likelihood of the decided votes, P(left) = σ(βd + γ),
-    # with scores and reliabilities as estimated, under a prior N(0, 1). All None where sides are not known.
+    """Return γ, the bias of all workers to the left in logits, with its 90 % interval."""
+    # It comes from the method if it has one, otherwise it is the maximum of the likelihood of the decided votes,
+    # P(left) = σ(βd + γ), with scores and reliabilities as estimated, under a prior N(0, 1). All None where sides are
+    # not known.
     names = ("crowd_side", "crowd_side_lower", "crowd_side_upper")
     found = _found(fitted)
     if found is None:

@@ -1,4 +1,4 @@
-"""A small immutable table: columns by name, and ways out to CSV, JSON and data frames."""
+"""A small immutable table: columns by name, and conversion to CSV, JSON and data frames."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from crowdsift.votes.source import Backend
 
-_SHOWN, _LONGEST = 10, 32  # rows, and characters of a cell, that are printed
-_QUOTED = re.compile('[,"\r\n]')  # what a field of CSV cannot hold unquoted
+_SHOWN, _LONGEST = 10, 32  # printed rows, and characters per cell
+_QUOTED = re.compile('[,"\r\n]')  # characters that need quotes in a CSV field
 
 
 class Table(Mapping[str, NDArray[Any]]):
@@ -38,7 +38,7 @@ class Table(Mapping[str, NDArray[Any]]):
         return len(self._columns)
 
     def __repr__(self) -> str:
-        """Return the first rows as a table."""
+        """Return the first rows as text."""
         shown = [[name, *map(_shown, _plain(column[:_SHOWN]))] for name, column in self.items()]
         widths = [max(map(len, cells)) for cells in shown]
         right = [column.dtype.kind in "fiu" for column in self.values()]
@@ -55,7 +55,7 @@ class Table(Mapping[str, NDArray[Any]]):
 
     @property
     def height(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
     def records(self) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ class Table(Mapping[str, NDArray[Any]]):
         return narwhals.from_dict(columns, backend=backend).to_native()
 
     def in_backend(self, backend: Backend | None) -> Any:
-        """Return the table as a frame of this library, None: as it is."""
+        """Return the table as a frame of this library; None returns it unchanged."""
         return self if backend is None else self.to_frame(backend)
 
     def to_pandas(self) -> Any:
@@ -108,7 +108,7 @@ def _shown(value: Any) -> str:
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers as integers; anything else as it is."""
+    """Return whole numbers as integers; other values unchanged."""
     small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
     if len(values) and small and (values == np.round(values)).all():
         return values.astype(np.int64)
@@ -124,7 +124,7 @@ def _plain(column: NDArray[Any]) -> list[Any]:
 
 
 def _cells(column: NDArray[Any]) -> Iterator[str]:
-    """Return the fields of a column of CSV; numbers have nothing to quote."""
+    """Return the fields of a CSV column; numbers need no quotes."""
     if column.dtype.kind in "iub":
         return map(str, column.tolist())
     if column.dtype.kind == "f":
@@ -133,7 +133,7 @@ def _cells(column: NDArray[Any]) -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
-    """Write a value as a field of CSV, quoted if a reader needs it, as for a lone CR."""
+    """Return a value as a CSV field, quoted if a reader needs it, for instance for a lone CR."""
     text = "" if value is None else str(value)
     if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
@@ -141,6 +141,6 @@ def _cell(value: Any) -> str:
 
 
 def _alike(values: list[Any]) -> list[Any]:
-    """Return values of one type as they are, of several types as text: a frame's column has one type."""
+    """Return values of one type unchanged, and of several types as text: a frame's column has one type."""
     kinds = {type(value) for value in values if value is not None}
     return values if len(kinds) < 2 else [None if v is None else str(v) for v in values]

@@ -1,20 +1,19 @@
 """A verdict for every worker, by evidence, intervals and agreement with others.
 
-Evidence, for methods without worker types. With the scores held fixed, a type is a reliability β on
-a grid, or a preference for one side that ignores the items. The share of every type in the crowd is
-learned by EM, as `sift` does, and b is the median of its positive part. Types are adversarial for β
-< -b/4, random for |β| ≤ b/4, informative for β > b/4, and one-sided. The methods themselves judge a
-worker with one vote by a normal approximation around it; here one vote is one factor of a
-likelihood.
+Evidence, for methods without worker types. With the scores held fixed, a type is a reliability β on a grid, or a
+preference for one side that ignores the items. The share of every type among workers is learned by EM, as in `sift`,
+and b is the median of its positive part. Types are adversarial for β < -b/4, random for |β| ≤ b/4, informative for β >
+b/4, and one-sided. The methods themselves judge a worker with one vote by a normal approximation around it; here one
+vote is one factor of a likelihood.
 
 Only decided votes count: a tie is no evidence against anybody. A vote is a slip in 2 % of the cases, so that no single
-vote accuses, and differences shrink by what their error leaves open.
+vote accuses, and differences shrink according to their error.
 
-Agreement of workers with the order that the votes of others imply. The scores are those of all votes. To leave a
-worker's own votes out, one Newton step is made from them: with Λ the curvature of the objective in a component, Λ_s and
-g_s what the worker's votes add to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs
-that no chain of the others' votes connects do not count. Where components are too large for that, and for methods that
-do not tell workers apart, the order is that of all votes, and pairs with an item that no other worker has judged do not
+Agreement of workers with the order that the votes of others imply. The scores are those of all votes. One Newton step
+from them leaves a worker's own votes out. Let Λ be the curvature of the objective in a component, and Λ_s and g_s the
+contributions of the worker's votes to it and to the gradient: scores of the others are m - (Λ - Λ_s)⁻¹ g_s.
+Votes on pairs that no chain of the others' votes connects do not count. For large components, and for methods that
+treat all workers alike, the order is that of all votes, and pairs with an item that no other worker has judged do not
 count.
 """
 
@@ -41,16 +40,16 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
     AnyCodes = NDArray[np.integer]
 
-MIN_VOTES = 5.0  # of a worker with another verdict than undecided
-MAX_USEFUL = 0.1  # probability of being informative, above which a worker is not accused
-MIN_DISTINCT = 0.9  # probability of weighing mostly other things, of a distinct worker
-LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random
-MIN_SIDE_INFORMATION = 0.5  # share of an unbiased worker's information, below which: one-sided
+MIN_VOTES = 5.0  # least votes for a verdict other than undecided
+MAX_USEFUL = 0.1  # probability of being informative above which a worker is not accused
+MIN_DISTINCT = 0.9  # probability of weighing mostly other things above which a worker is distinct
+LITTLE = 0.5  # share of the typical reliability: a worker surely below it is weak, or random
+MIN_SIDE_INFORMATION = 0.5  # share of an unbiased worker's information below which a worker is one-sided
 ACCUSED = ("random", "one-sided", "adversarial")
-SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
-MAX_ABOVE_RANDOM = 0.75  # probability of beating a random clicker, above which: not blocked as one
-MIN_LEAN = 0.25  # of the share of the left item from one half, of a one-sided worker
-_LOGISTIC_VARIANCE = 8.0 / np.pi  # of the Gaussian in whose place σ stands
+SURE, ENOUGH = 0.99, 20  # least probability of a verdict, and least votes, for "block"
+MAX_ABOVE_RANDOM = 0.75  # probability of beating random clicks above which a random worker is not blocked
+MIN_LEAN = 0.25  # least distance of the share of left answers from one half for one-sided workers
+_LOGISTIC_VARIANCE = 8.0 / np.pi  # variance of the Gaussian that replaces σ
 
 
 def words_of(
@@ -64,7 +63,7 @@ def words_of(
     one_sided: NDArray[np.bool_],
     distinct: Vector | None = None,
 ) -> NDArray[np.object_]:
-    """Return a verdict for every worker: the one rule for all methods."""
+    """Return a verdict for every worker; the rule is the same for all methods."""
     # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the worker's own
     # votes under a class of types must be 3 nats above that under another class. No verdict contradicts the figures
     # beside it in a table. The interval must agree with it at the level of the table and at 90 %, and the agreement
@@ -101,7 +100,7 @@ def words_of(
     return words
 
 
-# Names of language models; if at least half of the workers have one, judges are models.
+# Names of language models; if at least half of the workers match, judges are models.
 _MODELS = re.compile(
     r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|vicuna|command-r|palm-?2|grok|\bllm", re.IGNORECASE
 )
@@ -109,7 +108,7 @@ _FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
 
 
 def for_models(suggested: NDArray[np.object_], workers: Sequence[Any]) -> NDArray[np.object_]:
-    """Return use and leave out in place of pay and block if the workers are language models."""
+    """Return "use" and "leave out" in place of "pay" and "block" if the workers are language models."""
     named = sum(_MODELS.search(str(worker)) is not None for worker in workers)
     if not named or 2 * named < len(workers):
         return suggested
@@ -131,8 +130,8 @@ def suggestions(
 
 def side_information(reliability: Vector, side: Vector, spread: float) -> Vector:
     """Return the information about items as a share of that without a side bias."""
-    # A vote σ(βd + γ) holds β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With a Gaussian in place
-    # of σ' the share is exp(-γ²/(2(8/π + β² spread))).
+    # A vote σ(βd + γ) has the information β²E[σ'(βd + γ)] about d, with d of variance `spread` among pairs. With a
+    # Gaussian in place of σ' the share is exp(-γ²/(2(8/π + β² spread))).
     return np.exp(-0.5 * side**2 / (_LOGISTIC_VARIANCE + reliability**2 * spread))
 
 
@@ -145,7 +144,7 @@ def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]
 
 
 def class_shares(evidence: Vector) -> Vector:
-    """Return every worker's probabilities of the classes, whose shares in the crowd are learned."""
+    """Return every worker's probabilities of the classes, whose shares among workers are learned."""
     prior = np.array(_SHARES)[: evidence.shape[1]]
     logs = np.maximum(evidence, -1e300)
     weights = _by_em(logs, prior / prior.sum())
@@ -155,16 +154,16 @@ def class_shares(evidence: Vector) -> Vector:
 
 _STEPS = 2.0 ** np.arange(-3.0, 2.0, 0.5)  # reliabilities of types, in units of a first guess of b
 _SIDES = np.array([0.8, 0.9, 0.97, 0.2, 0.1, 0.03])  # P(left) of one-sided types
-_SHARES = (0.1, 0.17, 0.7, 0.03)  # of the classes before any vote
-_PRIOR_WORKERS = 20.0  # how many workers these shares count for
+_SHARES = (0.1, 0.17, 0.7, 0.03)  # prior shares of the classes
+_PRIOR_WORKERS = 20.0  # number of workers that these shares count as
 _SLIPS = 0.02
-_BINS = 257  # of differences
-_NUMBERS = 8_000_000  # of an array over workers and bins at a time
-_ROWS = 1 << 20  # votes at a time
-_LEARNED_FROM = 20_000  # workers; the shares of more are learned from a part of them
+_BINS = 257  # bins of differences
+_NUMBERS = 8_000_000  # numbers in an array over workers and bins at a time
+_ROWS = 1 << 20  # votes processed at a time
+_LEARNED_FROM = 20_000  # most workers from which shares are learned; of more, a part is used
 _ITERATIONS = 60
-_NORMAL_FROM = 20.0  # votes from which on a normal approximation may stand for them
-_MOST_VOTES = 1e6  # of a worker, so that no sum of weights overflows
+_NORMAL_FROM = 20.0  # votes of a worker from which on a normal approximation replaces them
+_MOST_VOTES = 1e6  # most votes of a worker, so that no sum of weights overflows
 
 
 class VoteEvidence(NamedTuple):
@@ -180,7 +179,7 @@ class VoteEvidence(NamedTuple):
 
 
 def vote_evidence(fitted: FitBuilder) -> VoteEvidence | None:
-    """Return the evidence of every worker's votes; None where no worker can be measured by."""
+    """Return the evidence of every worker's votes; None if no worker defines a scale."""
     votes, result = fitted.votes, fitted.estimate.workers
     assert result.reliability is not None
     beta = result.reliability - result.random_level
@@ -222,7 +221,7 @@ def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
 
 
 def _by_em(logs: Vector, prior: Vector) -> Vector:
-    """Return the shares of components of a mixture, by the log-likelihood of every worker."""
+    """Return the shares of components of a mixture, from the log-likelihoods of every worker."""
     some = logs[:: -(-len(logs) // _LEARNED_FROM)]
     likelihood = np.exp(some - some.max(axis=1, keepdims=True))
     weights = prior
@@ -268,14 +267,14 @@ def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
 
 
 def _differences(fitted: FitBuilder, reliability: float) -> Callable[[AnyCodes, AnyCodes], Vector]:
-    """Return a function of two arrays of items: differences of scores, shrunk by their error."""
+    """Return a function of two arrays of items that gives differences of scores, shrunk by their error."""
     # E[σ(bd)] for d ~ N(m, v) is close to σ(b'm) with b' = b/√(1 + b²vπ/8).
     scores, sd = fitted.estimate.scores, fitted.score_sd
     if sd is None:
         return lambda first, second: scores[first] - scores[second]
     step, level = np.array([0.01, -0.01]), fitted.estimate.workers.random_level
     up, down = fitted.model.probability(step, np.full(2, level + reliability))
-    slope = float(up - down) / 0.005  # in logits a unit of score
+    slope = float(up - down) / 0.005  # in logits per unit of score
     variance = np.where(np.isfinite(sd), sd, 0.0) ** 2 * (LOGISTIC_SMOOTHING * slope**2)
 
     def shrunk(first: AnyCodes, second: AnyCodes) -> Vector:
@@ -285,29 +284,29 @@ def _differences(fitted: FitBuilder, reliability: float) -> Callable[[AnyCodes, 
     return shrunk
 
 
-_LARGEST = 64  # items of a component in which a worker's votes are left out
-_MOST_WORK = 1e8  # multiplications in all
-_BLOCK_NUMBERS = 2_000_000  # of matrices at a time
-_VOTES_AT_A_TIME = 1 << 22  # votes in files that are read for it
-_EQUAL = 1e-9  # a difference of scores that is no order
+_LARGEST = 64  # most items of a component in which a worker's votes are left out
+_MOST_WORK = 1e8  # most multiplications in all
+_BLOCK_NUMBERS = 2_000_000  # numbers in matrices at a time
+_VOTES_AT_A_TIME = 1 << 22  # votes read from files at a time
+_EQUAL = 1e-9  # difference of scores below which there is no order
 
 
 class _Votes(NamedTuple):
     worker: Codes
     first: Codes
     second: Codes
-    sign: Vector  # of the outcome for the first, 0 for a tie
+    sign: Vector  # of the outcome for the first item, 0 for a tie
     weight: Vector
     curvature: Vector
     residual: Vector
 
 
 def agreement(fitted: FitBuilder) -> Vector:
-    """Of every worker the share of decided votes that agree with the order by others' votes."""
-    # NaN where no vote of a worker can be compared.
+    """Return each worker's share of decided votes that agree with the order by others' votes."""
+    # NaN for a worker whose votes cannot be compared.
     votes = fitted.votes
     if votes.elsewhere is not None or (votes.on_disk and len(votes) > _VOTES_AT_A_TIME):
-        return fitted.counted.agreement  # of all votes: its rows are not in memory
+        return fitted.counted.agreement  # of all votes: the rows are not in memory
     component = fitted.component.astype(np.int64)
     sizes = np.bincount(component)
     alone = judged_by_one(votes.first, votes.second, votes.offsets, votes.n_items) > 0
@@ -394,7 +393,7 @@ def _leave_out(
             gradient = np.bincount(ends_of, residual, len(some) * k).reshape(len(some), k)
             try:
                 scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
-            except np.linalg.LinAlgError:  # slopes beyond all sizes: no order is known
+            except np.linalg.LinAlgError:  # slopes are not finite: no order is known
                 continue
             gap = scores[problem, one] - scores[problem, two]
             known = gone[problem, one, two] & (np.abs(gap) > _EQUAL)
@@ -402,7 +401,7 @@ def _leave_out(
 
 
 class _Laplacians:
-    """Curvatures of components and counts of their votes, a pair by its smaller place first."""
+    """Curvatures of components and counts of their votes, by pair with the smaller index first."""
 
     def __init__(self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float) -> None:
         self._votes, self._sizes, self._shift = votes, sizes, shift
@@ -419,7 +418,7 @@ class _Laplacians:
     def without(
         self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
     ) -> tuple[Vector, NDArray[np.bool_]]:
-        """Return Λ - Λ_s of components of one size, and what others' votes connect."""
+        """Return Λ - Λ_s of components of one size, and which items others' votes connect."""
         k = int(self._sizes[which[0]])
         each, row = np.unique(which, return_inverse=True)
         begin = self._start[each][:, None] + np.arange(k * k)
@@ -427,7 +426,7 @@ class _Laplacians:
         weight, linked = weight.reshape(-1, k, k), linked.reshape(-1, k, k)
         matrix: Vector = -(weight + weight.transpose(0, 2, 1))[row]
         joined = (linked + linked.transpose(0, 2, 1) > 0)[row]
-        # What a worker's own pairs are without them; all others stay.
+        # The worker's own pairs are reduced; all others stay.
         key = (problem * k + np.minimum(one, two)) * k + np.maximum(one, two)
         pairs, of_pair = np.unique(key, return_inverse=True)
         problem, one, two = pairs // (k * k), pairs // k % k, pairs % k
@@ -444,12 +443,12 @@ class _Laplacians:
 
 
 def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which items of graphs are connected by a chain; every item is linked with itself."""
+    """Return which items of graphs are connected by a chain; every item is linked with itself."""
     n, k, _ = linked.shape
     step = linked.astype(np.float32)
     found = step[:, :1, :]
     reached, before = int(np.count_nonzero(found)), 0
-    while reached > before:  # most graphs are whole: one row of each tells
+    while reached > before:  # most graphs are connected: one row of each suffices
         found = (found @ step > 0).astype(np.float32)
         reached, before = int(np.count_nonzero(found)), reached
     connected = np.ones((n, k, k), bool)

@@ -1,4 +1,4 @@
-"""Figures in words, the same everywhere in a report.
+"""Figures in words, the same everywhere in a report. ¶ Halves are rounded up, not to even, as in the page's script.
 
 Halves are rounded up, not to even, because the page's script does so too.
 """
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from math import floor
 from typing import Any
 
-# Characters that control a terminal (C0 but for line feeds, C1) or the direction of text, that end lines of JavaScript,
+# Characters that control a terminal (C0 except line feeds, C1) or the direction of text, that end lines of JavaScript,
 # and halves of surrogate pairs.
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_MOST_DIGITS = 9  # decimals of an interval
-_LEAST_PREFIX = 6  # characters that all labels share, below which they are not worth a mark
+_MOST_DIGITS = 9  # most decimals of an interval
+_LEAST_PREFIX = 6  # least length of a common beginning of labels that is abbreviated
 
 
 def count(number: float) -> str:
@@ -40,7 +40,7 @@ def percent(share: float) -> str:
 
 
 def chance(probability: float) -> str:
-    r"""Return a probability as a percentage; votes make nothing certain, so never 0 % or 100 %."""
+    r"""Return a probability as a percentage, but never 0 % or 100 %, since votes make nothing certain."""
     return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
 
 
@@ -51,9 +51,9 @@ def decimal(value: float, digits: int = 2) -> str:
 
 
 def interval_text(low: float | None, high: float | None, digits: int = 2, nothing: float | None = None) -> str:
-    """Return an interval with as many decimals as it takes to see its width; a dash for none."""
-    # `nothing` is the value that means no information, of a worker who clicks at random; decimals also suffice to see
-    # on which side of it a limit lies. Of a worker whose votes hold nothing about it there is no interval.
+    """Return an interval with enough decimals to see its width; a dash if there is none."""
+    # `nothing` is the value without information, that of a worker who clicks at random; decimals also suffice to see on
+    # which side of it a limit is. A worker whose votes contain no information has no interval.
     if low is None or high is None:
         return "–" if nothing is None else "not informative"
     if low == high:
@@ -67,7 +67,7 @@ def interval_text(low: float | None, high: float | None, digits: int = 2, nothin
 
 
 def texts(write: Callable[..., str], *columns: Sequence[Any]) -> list[str]:
-    """Return the text of every row of some columns; an en dash where a value is missing."""
+    """Return the text of every row of some columns; missing values become an en dash."""
     return ["–" if None in row else write(*row) for row in zip(*columns, strict=True)]
 
 
@@ -77,12 +77,12 @@ def label(value: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""Return a text in which control characters, as those of terminals, are shown as \xNN."""
+    r"""Return a text with control characters, such as those of terminals, shown as \xNN."""
     return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def item_label(value: Any, by: Any) -> str:
-    """Return the text of an item's label; with a context, the item and where it was compared."""
+    """Return the text of an item's label; with a context, the item and its context."""
     if not by:
         return label(value)
     where = value[0] if isinstance(value[0], tuple) else (value[0],)
@@ -90,14 +90,14 @@ def item_label(value: Any, by: Any) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most `most` characters; an ellipsis stands for the rest."""
+    """Return at most `most` characters, with an ellipsis in place of the rest."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def abbreviated(texts: Sequence[str], most: int) -> list[str]:
-    """Shorten labels to at most `most` characters so that they stay distinct."""
-    # Where one is too long, what all of them begin with is left out, up to the end of a folder, a word or a part of a
-    # name; what is still too long is cut in its middle.
+    """Return labels shortened to at most `most` characters that stay distinct."""
+    # If one is too long, the beginning that all labels share is left out, up to the end of a folder, a word or a part
+    # of a name. A label that is still too long is cut in its middle.
     longest = max(map(len, texts), default=0)
     if longest <= most:
         return list(texts)

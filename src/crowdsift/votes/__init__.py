@@ -1,1 +1,1 @@
-"""Votes, validated and encoded, and what is counted of them."""
+"""Votes: validated, encoded and counted."""

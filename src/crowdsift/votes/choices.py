@@ -24,18 +24,18 @@ Vector = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
 
-_DIRECT = 1e-3  # of what could go to the pair of the best and the worst item
-NOT_RANKED = inf  # the rank of an item that was shown and is below all that were ranked
+_DIRECT = 1e-3  # least share of the probability of a best-worst answer for the pair of its best and worst item
+NOT_RANKED = inf  # the rank of an item that was shown and is below all ranked ones
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Choices of workers, one of several alternatives each; the chosen one is the first.
+    """Choices of workers, each of one alternative among several; the chosen one comes first.
 
     `plus`, `minus`: the items of every alternative: its utility is the score of `plus`, less that of `minus` where it
-    is not -1; `tied`: whether an alternative was ranked as equal to the chosen one; `offsets`: where the alternatives
-    of every choice begin, and the end; `worker`, `weight`: of every choice. A tie of items is the mean over orders of
-    these, so that weights add to 1.
+    is not -1; `tied`: whether an alternative was ranked as equal to the chosen one; `offsets`: the first alternative of
+    every choice, and the end; `worker`, `weight`: of every choice. Tied items stand for the mean over their orders,
+    whose weights add to 1.
     """
 
     plus: Codes
@@ -116,7 +116,6 @@ class Choices:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def select(self, keep: NDArray[np.bool_]) -> Choices:
-        """Return the choices where `keep` is true."""
         inside, size = np.repeat(keep, np.diff(self.offsets)), np.diff(self.offsets)[keep]
         return Choices(
             self.plus[inside],
@@ -128,7 +127,7 @@ class Choices:
         )
 
     def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Choices:
-        """Return the choices with other codes of items, or of workers."""
+        """Return the choices with other codes for items, or for workers."""
         found = self
         if items is not None:
             codes = np.append(items.astype(np.int64), -1)
@@ -138,13 +137,13 @@ class Choices:
         return found
 
     def joined(self, other: Choices) -> Choices:
-        """Return these choices and others, of the same codes."""
+        """Return these choices together with others that have the same codes."""
         names = ("plus", "minus", "tied", "worker", "weight")
         both = {name: np.concatenate([getattr(x, name) for x in (self, other)]) for name in names}
         return Choices(**both, offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:]))
 
     def probabilities(self, scores: Vector, slopes: Vector | None = None) -> tuple[Vector, Vector]:
-        """Return the probability of every alternative, and the log of that of every choice made."""
+        """Return the probability of every alternative, and the log probability of every choice made."""
         padded = np.append(scores, 0.0)
         utility = padded[self.plus] - padded[self.minus]
         if slopes is not None:
@@ -156,11 +155,11 @@ class Choices:
         return mass / total[choice], utility[start] - np.log(total)
 
     def pair_weights(self, votes: Comparisons, scores: Vector, slopes: Vector) -> Vector:
-        """Return the weights with which pairs of votes have the information of these choices."""
+        """Return weights for the pairs of votes that give them the information of these choices."""
         # The gradient of log P(i) of a choice i among several is Σ_j (p_i + p_j)·∇ log σ(r_i - r_j): with the weights
         # p_i + p_j the pairs of the chosen item have the gradient of the choice. Averaged over the possible choices
-        # they also have its information p_i p_j. Both hold for the worker's slope, too. Votes that are of no choice,
-        # such as gold, keep their weights.
+        # they also have its information p_i p_j. Both hold for the worker's slope as well. Votes that belong to no
+        # choice, such as gold, keep their weights.
         p, _ = self.probabilities(scores, slopes)
         k, choice = votes.n_items, self.choice
         first = self.offsets[:-1][choice]
@@ -185,11 +184,10 @@ class Choices:
 
     def _max_diff_pairs(self, p: Vector, scores: Vector, slopes: Vector) -> Iterator[tuple[NDArray[Any], ...]]:
         """Yield the pairs of best-worst answers with their weights, those of n items at a time."""
-        # With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i
-        # best and j worst is that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k
-        # - r_i) and (q_k + c_k)/σ(r_j - r_k), for any c with Σc_k = p_j + q_i over the other items
-        # k. The pair i over j gets next to nothing of this sum: where scores are equal, the pairs
-        # then have the information of the answer, too.
+        # With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i best and j worst is
+        # that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k - r_i) and (q_k + c_k)/σ(r_j - r_k),
+        # for any c with Σc_k = p_j + q_i over the other items k. The pair i over j gets almost none of this sum: then,
+        # at equal scores, the pairs also have the information of the answer.
         size, start = np.diff(self.offsets), self.offsets[:-1]
         answers = self.minus[start] >= 0
         for count in np.unique(size[answers]).tolist():
@@ -228,7 +226,7 @@ def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Co
 
 
 def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
-    """Yield the choices of a ranking with their shares; ties are the mean over orders."""
+    """Yield the choices of a ranking with their weights; ties are the mean over orders."""
     # The orders of t tied items are their t rotations and the reverses: all orders of up to three.
     left = [item for item, _ in ranking]
     for rank in sorted({rank for _, rank in ranking if rank != NOT_RANKED}):
@@ -250,13 +248,13 @@ def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], flo
 
 
 def _ordered(n: int) -> list[tuple[int, int]]:
-    """Return the ordered pairs of n places, that of the first and the last before all others."""
+    """Return the ordered pairs of n places; the pair of the first and the last comes first."""
     pairs = [(one, two) for one in range(n) for two in range(n) if one != two]
     return sorted(pairs, key=lambda pair: pair != (0, n - 1))
 
 
 def _max_diff(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
-    """Yield the choice of a best-worst answer: the best item is the first, the worst the last."""
+    """Yield the choice of a best-worst answer; its first item is the best, its last the worst."""
     items = [item for item, _ in ranking]
     if len(items) == 2:
         yield from _stages(ranking)

@@ -1,4 +1,4 @@
-"""The votes as every model takes them: validated, encoded, sorted by worker, collapsed."""
+"""The votes as every model uses them: validated, encoded, sorted by worker, collapsed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 Columns = Sequence[NDArray[np.generic]]
 
-_ROWS = 1 << 22  # of a part: 64 MB of votes
+_ROWS = 1 << 22  # rows of a part: 64 MB of votes
 
 
 def is_mapped(column: NDArray[np.generic]) -> bool:
-    """Whether an array is in a file, of which parts come to memory when they are used."""
+    """Return whether an array is mapped from a file, whose parts are read when they are used."""
     return getattr(column, "_mmap", None) is not None
 
 
 def advise(columns: Columns, *, ahead: bool) -> None:
-    """Tell the system what becomes of the pages of mapped arrays: read ahead, or done with."""
+    """Tell the system whether the pages of mapped arrays will be read soon, or are no longer needed."""
     if sys.platform != "linux":
         return
     advice = mmap.MADV_WILLNEED if ahead else mmap.MADV_DONTNEED
@@ -52,7 +52,7 @@ def advise(columns: Columns, *, ahead: bool) -> None:
 
 
 def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
-    """Yield the rows of arrays in ranges; mapped rows leave memory when the next is taken."""
+    """Yield the rows of arrays in ranges; mapped rows leave memory when the next range is taken."""
     for start in range(0, len(columns[0]), _ROWS):
         rows = slice(start, min(start + _ROWS, len(columns[0])))
         yield rows
@@ -72,13 +72,13 @@ FAULTS = {
 
 
 def frozen(array: Entries) -> Entries:
-    """Make an array read-only and return it; the caller must hold the only reference."""
+    """Return the array, made read-only; the caller must hold the only reference."""
     array.setflags(write=False)
     return array
 
 
 def single(values: NDArray[np.floating[Any]] | None, role: str, source: str) -> NDArray[np.float32] | None:
-    """Numbers in float32, checked before they are rounded; the core checks those that are."""
+    """Return numbers in float32, checked before they are rounded; the core checks float32 arrays."""
     if values is None or values.dtype == np.float32:
         return values
     if (row := first_outside(values, role)) is not None:
@@ -88,7 +88,7 @@ def single(values: NDArray[np.floating[Any]] | None, role: str, source: str) -> 
 
 
 def table_of_numbers(features: ArrayLike) -> NDArray[np.float64]:
-    """Features as an array of numbers, one row per vote."""
+    """Return features as an array of numbers, one row per vote."""
     try:
         return np.array(features, dtype=np.float64)
     except (TypeError, ValueError):
@@ -96,7 +96,7 @@ def table_of_numbers(features: ArrayLike) -> NDArray[np.float64]:
 
 
 def single_features(features: NDArray[np.floating[Any]], rows: int, source: str) -> NDArray[np.float32]:
-    """Features in float32, a copy, checked before they are rounded."""
+    """Return a copy of features in float32, checked before they are rounded."""
     if features.ndim != 2 or len(features) != rows:
         raise InputError(f"features need one row per vote, {rows} in all, not shape {features.shape}", source=source)
     if (place := first_outside(features, "feature")) is not None:
@@ -106,7 +106,7 @@ def single_features(features: NDArray[np.floating[Any]], rows: int, source: str)
 
 
 def distinct_rows(features: NDArray[np.float32] | None) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
-    """Distinct rows of features, and the number of each vote's row."""
+    """Return the distinct rows of features, and the number of each vote's row."""
     if features is None:
         return None, None
     table, codes = np.unique(features, axis=0, return_inverse=True)
@@ -114,12 +114,12 @@ def distinct_rows(features: NDArray[np.float32] | None) -> tuple[NDArray[np.uint
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, in the plural unless it is 1."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class Grades(NamedTuple):
-    """Decided votes with their grade: 1 better, 2 much better, ..."""
+    """Decided votes with their grade: 1 is better, 2 much better, ..."""
 
     first: NDArray[np.uint32]
     second: NDArray[np.uint32]
@@ -129,13 +129,12 @@ class Grades(NamedTuple):
     level: NDArray[np.int64]
 
     def select(self, keep: NDArray[Any]) -> Grades:
-        """Return the votes of these rows, or where `keep` is true."""
         columns: tuple[Any, ...] = tuple(column[keep] for column in self)
         return Grades(*columns)
 
     @classmethod
     def of_plain(cls, votes: EncodedVotes) -> Grades:
-        """Return votes without grades as better, not much better; refuse soft outcomes."""
+        """Return votes without grades as "better", not "much better"; raise an error for soft outcomes."""
         if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
             raise InputError("graded votes and soft outcomes cannot be put together", source=votes.source)
         worker, level = votes.worker_codes(), np.ones(len(votes), np.int64)
@@ -143,7 +142,7 @@ class Grades(NamedTuple):
         return found.select(votes.outcome != 0.5)
 
     def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Grades:
-        """Return the votes with other codes of items, or of workers."""
+        """Return the votes with other codes for items, or for workers."""
         found = self
         if items is not None:
             first, second = (items[column].astype(np.uint32) for column in (self.first, self.second))
@@ -153,7 +152,7 @@ class Grades(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EncodedVotes:
-    """The fields of `crowdsift.Comparisons`, which documents them."""
+    """The fields of `crowdsift.Comparisons`, where they are documented."""
 
     first: NDArray[np.uint32]
     second: NDArray[np.uint32]
@@ -177,34 +176,34 @@ class EncodedVotes:
     backend: Backend | None = None
     intake: Intake | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)  # options that an update uses again
-    row_ids: NDArray[np.uint64] | None = None  # hashes of what names a row, sorted
-    elsewhere: Any = None  # rows that other machines hold: `rows`, `total_weight`, `loads`
-    choices: Choices | None = None  # where the pairs are those of rankings
-    grades: Grades | None = None  # where answers say by how much an item is better
+    row_ids: NDArray[np.uint64] | None = None  # sorted hashes of what identifies a row
+    elsewhere: Any = None  # rows on other machines: `rows`, `total_weight`, `loads`
+    choices: Choices | None = None  # if the pairs come from rankings
+    grades: Grades | None = None  # if answers say by how much an item is better
 
     @property
     def n_items(self) -> int:
-        """The number of items."""
+        """Return the number of items."""
         return len(self.items)
 
     @property
     def n_workers(self) -> int:
-        """The number of workers."""
+        """Return the number of workers."""
         return len(self.workers)
 
     @cached_property
     def item_contexts(self) -> NDArray[np.int64]:
-        """The number of every item's context; all 0 where votes have no context column."""
+        """Return the number of every item's context; all 0 for votes without a context column."""
         if not self.by:
             return np.zeros(self.n_items, np.int64)
-        codes: dict[Any, int] = {}  # those of `context_codes`
+        codes: dict[Any, int] = {}  # the same numbers as `context_codes`
         values = (key_of(label[0]) for label in self.items)
         found = (codes.setdefault(value, len(codes)) for value in values)
         return np.fromiter(found, np.int64, self.n_items)
 
     @cached_property
     def total_weight(self) -> float:
-        """The number of votes, counted with their weights."""
+        """Return the number of votes, counted with their weights."""
         if self.elsewhere is not None:
             return float(self.elsewhere.total_weight)
         if not self.on_disk:
@@ -213,7 +212,7 @@ class EncodedVotes:
 
     @cached_property
     def loads(self) -> NDArray[np.float64]:
-        """The number of every worker's votes, counted with their weights."""
+        """Return the number of every worker's votes, counted with their weights."""
         if self.elsewhere is not None:
             return np.asarray(self.elsewhere.loads)
         if all(bool((self.weight[rows] == 1.0).all()) for rows in parts(self.weight)):
@@ -224,13 +223,13 @@ class EncodedVotes:
 
     @cached_property
     def has_ties(self) -> bool:
-        """Whether any vote is a tie (an outcome of exactly one half)."""
+        """Return whether any vote is a tie (an outcome of exactly one half)."""
         return any(bool((self.outcome[rows] == 0.5).any()) for rows in parts(self.outcome))
 
     @cached_property
     def ties_are_outcomes(self) -> bool:
-        """Whether one half means a tie: there are some, and no other outcome between 0 and 1."""
-        # Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
+        """Return whether one half means a tie: some votes are 0.5, and no other is between 0 and 1."""
+        # Among soft outcomes, such as the probabilities of a judge, one half is just one of them.
         known = (0.0, 0.5, 1.0)
         return self.has_ties and all(bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome))
 
@@ -241,14 +240,14 @@ class EncodedVotes:
 
     @property
     def on_disk(self) -> bool:
-        """Whether the votes are in files, of which parts come to memory when they are used."""
+        """Return whether the votes are in files, whose parts are read when they are used."""
         return is_mapped(self.first)
 
     def __len__(self) -> int:
         return len(self.first) if self.elsewhere is None else int(self.elsewhere.rows)
 
     def require_rows(self, what: str) -> None:
-        """Refuse what needs every row here, for rows that other machines hold."""
+        """Raise an error if other machines hold the rows, which `what` needs here."""
         if self.elsewhere is not None:
             raise RequestError(
                 f"{what} needs all votes in one place, and these are read by the "
@@ -264,19 +263,19 @@ class EncodedVotes:
         )
 
     def worker_loads(self) -> NDArray[np.int64]:
-        """How often every worker voted, weights counted and rounded."""
+        """Return how many votes every worker has, with weights counted and rounded."""
         if self.elsewhere is not None:
             return np.asarray(np.rint(self.elsewhere.loads), np.int64)
         votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
         return np.rint(votes).astype(np.int64)
 
     def worker_codes(self) -> NDArray[np.uint32]:
-        """Return the worker of every comparison; an array of length N, for slow paths only."""
+        """Return the worker of every comparison, as an array of length N; for slow paths only."""
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
 
     def with_features(self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()) -> Self:
-        """Return the same comparisons with other features, one row per comparison."""
+        """Return the comparisons with other features, one row per comparison."""
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
         self.require_rows("a feature of every vote")
@@ -284,7 +283,7 @@ class EncodedVotes:
         return replace(self, features=frozen(table), feature_names=names)
 
     def with_classes(self, classes: Sequence[Any]) -> Self:
-        """Return the same comparisons with a class for every item, in the order of `items`."""
+        """Return the comparisons with a class for every item, in the order of `items`."""
         if len(classes) != self.n_items:
             raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
         table = ArraySource({"class": list(classes)}, source="classes")
@@ -292,9 +291,9 @@ class EncodedVotes:
         return replace(self, item_class=frozen(codes), class_names=tuple(names))
 
     def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Self:
-        """Add pairs known for certain as the votes of one more worker, the last."""
-        # For methods that know what to do with a worker of known reliability; `n_gold` marks it. Its votes have the
-        # winner first, also where sides are known: they say nothing of a side.
+        """Return the votes with pairs of known order as the votes of one more worker, the last."""
+        # Only for methods that support a worker of known reliability; `n_gold` counts it. Its votes have the winner
+        # first even if sides are known, and do not affect side biases.
         if self.n_gold:
             raise InputError("these comparisons hold gold already", source=self.source)
         self.require_rows("gold")
@@ -339,7 +338,7 @@ class EncodedVotes:
         )
 
     def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
-        # Rows that are left of a ranking are no ranking: they are weighted pairs.
+        # the rows that remain of a ranking are no ranking: they become weighted pairs
         before, after = np.diff(self.offsets), np.diff(runs)
         if answers is None or ((after > 0) & (after < before)).any():
             return None
@@ -426,14 +425,14 @@ class Comparisons(EncodedVotes):
         feature_names: Sequence[str] = (),
         threads: int | None = None,
     ) -> Comparisons:
-        """Comparisons from arrays of labels, one entry per vote.
+        """Make comparisons from arrays of labels, one entry per vote.
 
         Parameters
         ----------
         first, second
             Labels of the two items; without `outcome` the first is the winner.
         worker
-            Who voted; None pools all votes as of one unknown voter.
+            The voters; None pools all votes as those of one unknown voter.
         outcome
             In [0, 1] for the first over the second; default 1.
         weight
@@ -497,7 +496,7 @@ class Comparisons(EncodedVotes):
         backend: Backend | None = None,
         summed: bool = False,
     ) -> Comparisons:
-        """Make comparisons from codes into sorted lists of labels; the way of every reader.
+        """Make comparisons from codes into sorted lists of labels; every reader uses this.
 
         The parameters are those of `from_arrays`, but for codes and the labels they point to. Outcomes and weights are
         checked as given, then rounded to float32. With `summed` the rows are those of other comparisons, whose weights
@@ -529,9 +528,9 @@ class Comparisons(EncodedVotes):
         one, two, outcomes, weights, groups, swapped, offsets = rows
         if len(one) == 0:
             raise InputError("no votes (all weights are 0)", source=source)
-        if table is not None:  # with its items swapped a vote has the opposite features
+        if table is not None:  # if its items are swapped, a vote has the opposite features
             table = table[groups] * (1.0 - 2.0 * swapped[:, None]).astype(np.float32)
-            table += np.float32(0.0)  # no negative zeros
+            table += np.float32(0.0)  # removes negative zeros
         return cls(
             first=frozen(one),
             second=frozen(two),
@@ -617,10 +616,10 @@ class Comparisons(EncodedVotes):
         )
 
     def pooled(self) -> Comparisons:
-        """All votes as of one voter, one comparison per pair with the mean outcome.
+        """Return all votes as those of one voter: one comparison per pair, with the mean outcome.
 
-        Sufficient for a logistic model without workers and sides, in which only the number of votes on a pair and their
-        sum matter; for nothing else, since a win and a loss become a tie.
+        This is sufficient only for a logistic model without workers and sides, which depends on the number of votes on
+        a pair and their sum. For other models it is not, since a win and a loss become a tie.
 
         Examples
         --------
@@ -649,8 +648,8 @@ class Comparisons(EncodedVotes):
 
 
 def _unit_of(weight: NDArray[np.float32]) -> np.float32:
-    """Return the least power of 2, at least 1, in which no finite weight exceeds its limit."""
-    # Dividing by it and multiplying again is exact.
+    """Return the smallest power of 2, at least 1, in which no finite weight exceeds its limit."""
+    # Division by it, and multiplication, are exact.
     most = float(weight[np.isfinite(weight)].max(initial=0.0))
     return np.float32(2.0 ** max(ceil(log2(max(most, 1.0) / MOST_WEIGHT)), 0))
 
@@ -679,12 +678,12 @@ _WAYS = np.array(["", "only won", "only lost", ""], dtype=object)
 
 
 class Tally(NamedTuple):
-    """What can be counted of votes.
+    """Counts of votes.
 
-    `agreement` is the share of every worker's decided votes that agree with the order of items, equal ranks agree with
-    no one, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only won" or "only
-    lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of such an item on that
-    side, only the prior does.
+    `agreement` is the share of every worker's decided votes that agree with the order of items, votes on equal ranks do
+    not agree, and NaN means no decided votes; `appearances` how often every item was compared, weights counted; `flags`
+    "only won" or "only lost" where all votes of an item go one way, else "": nothing in the votes bounds the score of
+    such an item on that side, only the prior does.
     """
 
     agreement: NDArray[np.float64]
@@ -710,14 +709,14 @@ def tally(votes: Comparisons, rank: NDArray[np.int64], threads: int | None = Non
 def _counts_of(
     votes: Comparisons, rows: slice, rank: NDArray[np.uint32], threads: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-    """Agreed and decided votes of workers, appearances of items, and which ways they went."""
+    """Return agreed and decided votes of workers, appearances of items, and their wins and losses."""
     first, second, outcome, weight = votes.columns
     offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
     return count_votes(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads)
 
 
 def tally_of(counted: Any) -> Tally:
-    """Return the tally of what an engine has counted (`crowdsift.engines.base.Tally`)."""
+    """Return the tally from the counts of an engine (`crowdsift.engines.base.Tally`)."""
     ways = (counted.wins > 0).astype(int) + 2 * (counted.losses > 0)
     share = _share(counted.agreed, counted.decided)
     return Tally(share, counted.appearances, _WAYS[ways])

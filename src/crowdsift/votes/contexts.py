@@ -1,4 +1,4 @@
-"""Votes by context: the votes of a worker in each context count as those of a separate worker."""
+"""Votes by context: a worker's votes in each context count as those of a separate worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdsift.votes.labels import as_column, factorize, merge
 
 @dataclass(frozen=True)
 class ContextVotes:
-    """Votes in which every worker in a context is a worker: who that is, and in which context.
+    """Votes in which a worker in a context is a separate worker, with the worker and the context of each.
 
     Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several contexts together, each
     with too few votes of the worker.
@@ -27,8 +27,8 @@ class ContextVotes:
 
 def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     """Return the votes with every worker split by context; None if there is one context."""
-    # Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has in contexts with
-    # fewer stays together. These come first, then all who are not taken apart.
+    # Only a worker with `enough` votes in two or more contexts is split, and its votes in contexts with fewer stay
+    # together. Split workers come first, then the others.
     contexts = votes.item_contexts
     if contexts.max(initial=0) == 0:
         return None
@@ -43,7 +43,7 @@ def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
 
 
 def _with_enough(votes: Comparisons, key: NDArray[np.int64], count: int, enough: float) -> ContextVotes:
-    """Keep contexts in which a worker has enough votes apart, and join its other votes."""
+    """Return the keys of workers in contexts; contexts with too few votes of a worker are joined."""
     keys, which = np.unique(key, return_inverse=True)
     worker, context = keys // count, keys % count
     many = np.bincount(which, votes.weight, len(keys)) >= enough
@@ -52,7 +52,7 @@ def _with_enough(votes: Comparisons, key: NDArray[np.int64], count: int, enough:
     own = many & split[worker]
     context = np.where(own | alone[worker], context, -1)
     last = worker >= votes.n_workers - votes.n_gold
-    place = 2 * last + ~split[worker]  # gold is last
+    place = 2 * last + ~split[worker]  # gold comes last
     whose = (place * votes.n_workers + worker) * (count + 1) + context + 1
     apart, first, merged = np.unique(whose, return_index=True, return_inverse=True)
     of_vote = merged[which]
@@ -68,7 +68,7 @@ def _apart(
     worker: NDArray[np.int64],
     context: NDArray[np.int64],
 ) -> ContextVotes:
-    """Return the votes in this order, with the numbers of votes of each worker in its context."""
+    """Return the votes in this order, with the number of votes of each worker in each context."""
     voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
         votes,
@@ -86,7 +86,7 @@ def _apart(
 
 def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
     """Return the item and context of every item in a context, and the number of items."""
-    # None where no item is in two contexts.
+    # None if no item is in two contexts.
     if not votes.by or not votes.item_contexts.any():
         return None
     items, (place,) = merge([factorize(as_column([item for _, item in votes.items]))])
@@ -97,8 +97,8 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
     """Return the votes with the items of all contexts merged, and the new code of every old one."""
-    # None where most items are in one context only, as replies are to one prompt, but for a few that anybody would
-    # write: there is nothing to rank across contexts.
+    # Returns None if most items are in one context only, as replies to one prompt are, except a few that occur
+    # everywhere by chance: then nothing can be ranked across contexts.
     if not votes.by:
         return None
     labels = [item for _, item in votes.items]
@@ -123,7 +123,7 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
     )
     if classes is not None:
         of_item = np.zeros(len(items), np.uint32)
-        of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ
+        of_item[place[::-1]] = classes[::-1]  # that of its first context, if they differ
         whole = replace(whole, item_class=frozen(of_item), class_names=votes.class_names)
     choices = None if votes.choices is None else votes.choices.recoded(place)
     grades = None if votes.grades is None else votes.grades.recoded(place)

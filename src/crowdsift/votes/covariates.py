@@ -1,4 +1,4 @@
-"""Covariates of votes as a model takes them: scaled, the side first; what items have of them."""
+"""Covariates of votes in the form that a model uses: scaled, the side first, and their parts by item."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from crowdsift.votes.comparisons import Comparisons
 
 SIDE = "side"
-_CONSTANT = 1e-6  # share of a covariate's square that items leave unexplained, which counts as none
+_CONSTANT = 1e-6  # unexplained share of a covariate's square below which it counts as constant per item
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Design:
     """The covariates of votes: `votes` has them as features, of unit mean square.
 
     `votes`: the votes with the columns of the design as features; those of gold are 0; `names`, `scale`: of every
-    column, and its root mean square; that of the side is 1; `item_values`: x̄, items x columns: the covariate that an
-    item has by itself, in the column's unit: of all numbers for items the one whose differences are nearest to the
-    covariates of votes, about their mean in every component; `by_items`: whether that explains a column completely, so
-    its mean in the crowd cannot be separated from scores.
+    column, and its root mean square; that of the side is 1; `item_values`: x̄, items x columns: the covariate of an
+    item by itself, in the column's unit: the numbers whose differences are closest to the covariates of votes, about
+    their mean in every component; `by_items`: whether that explains a column completely, so its mean over workers
+    cannot be separated from scores.
     """
 
     votes: Comparisons
@@ -31,7 +31,6 @@ class Design:
     by_items: NDArray[np.bool_]
 
     def without(self, column: int) -> Design:
-        """Return the design without a column."""
         kept = np.arange(len(self.names)) != column
         names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
         assert self.votes.features is not None
@@ -59,7 +58,7 @@ def design(votes: Comparisons, component: NDArray[np.integer], *, side: bool) ->
     by_items = left <= _CONSTANT * total * scale**2
     if side:
         place = np.ones((len(votes), 1))
-        if votes.n_gold:  # says nothing of sides
+        if votes.n_gold:  # contains no information about sides
             place[votes.offsets[-1 - votes.n_gold] :] = 0.0
         x, scale = np.hstack([place, x]), np.append(1.0, scale)
         values = np.hstack([np.zeros((votes.n_items, 1)), values])
@@ -71,12 +70,12 @@ def design(votes: Comparisons, component: NDArray[np.integer], *, side: bool) ->
 def _by_items(
     votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64], x: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return least squares of x on differences of items: the numbers of items, and Σ n·residual²."""
+    """Return the least-squares fit of x by differences of items: the numbers of items, and Σ n·residual²."""
     n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
     L = np.zeros((n, n))
     for a, b, sign in ((one, one, 1), (two, two, 1), (one, two, -1), (two, one, -1)):
         np.add.at(L, (a, b), sign * weight)
-    # The level of a component is free: with 1 added between its items it is 0 on average.
+    # The level of a component is not determined: adding 1 between its items makes it 0 on average.
     L += (component[:, None] == component).astype(np.float64)
     rhs = np.zeros((n, x.shape[1]))
     np.add.at(rhs, one, weight[:, None] * x)

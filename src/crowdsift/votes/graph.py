@@ -22,26 +22,26 @@ def components(votes: Comparisons) -> NDArray[np.uint32]:
 
 
 def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Codes:
-    """Return the number low·K + high of every pair of K items, whichever of the two comes first."""
+    """Return the number low·K + high of every pair among K items, in either order."""
     low, high = np.minimum(first, second), np.maximum(first, second)
     return np.asarray(low.astype(np.int64) * n_items + high, np.int64)
 
 
 def pair_codes(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> tuple[Codes, Codes]:
-    """Return the distinct keys in rising order, and which of them every pair has."""
+    """Return the distinct keys in ascending order, and the index of every pair's key."""
     keys, code = np.unique(pair_keys(first, second, n_items), return_inverse=True)
     return keys, code.reshape(-1)
 
 
 def for_lower(first: NDArray[np.integer], second: NDArray[np.integer], values: NDArray[Any]) -> NDArray[Any]:
-    """Return outcomes or probabilities of the first item as those of the item of the lower code."""
+    """Return outcomes or probabilities of the first item as those of the item with the lower code."""
     return np.where(first > second, 1.0 - values, values)
 
 
 def folds(votes: Comparisons, count: int = 5, seed: int = 0) -> Iterator[tuple[Comparisons, Comparisons]]:
-    """Split votes at random: each part is left out once, the rest is to be fitted."""
-    # Equal votes of a worker that were collapsed into one comparison are assigned one by one (those of fractional
-    # weight as a whole). Items and workers keep their codes.
+    """Split votes at random: each part is left out once, and the rest is fitted."""
+    # Equal votes of a worker, collapsed into one comparison, are assigned one by one (with a fractional weight as a
+    # whole). Items and workers keep their codes.
     if not 2 <= count <= votes.total_weight:
         raise RequestError(f"{count} parts of {votes.total_weight:g} votes cannot be left out")
     rng = np.random.Generator(np.random.PCG64(seed))

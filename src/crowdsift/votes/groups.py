@@ -20,7 +20,7 @@ class GroupedVotes(NamedTuple):
 
     @property
     def numbers(self) -> float:
-        """How many numbers the covariances of items within groups are."""
+        """Return how many numbers the covariances of items within groups have."""
         return float((np.bincount(self.group).astype(np.float64) ** 2).sum())
 
 
@@ -34,7 +34,7 @@ def in_groups(
     group: NDArray[np.int64],
     threads: int | None = None,
 ) -> GroupedVotes:
-    """Return the rows that the votes were made of, with items distinguished by group."""
+    """Return the rows behind the votes, with items distinguished by group."""
     codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
     in_group, inverse = np.unique(ends, return_inverse=True)

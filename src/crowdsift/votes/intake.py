@@ -1,4 +1,4 @@
-"""What became of every row that was read: used, empty, a duplicate, set aside or left out."""
+"""The counts of all rows that were read: used, empty, duplicate, set aside or left out."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Intake:
 
     `format`: the format in which the votes were read, "plain" for our own columns; `rows`: rows read; of nested formats
     the annotations or rankings in them; `used`: rows that became votes; `empty`: rows without an answer; `duplicates`:
-    rows equal to an earlier one in what names a row; `known`: of these, rows that the fit which is updated has already;
-    `repeated`: of the rows used, those that equal earlier ones beyond chance: perhaps votes that were uploaded twice;
-    `set_aside`: rows that cannot be used, or that the format marks as void; `left_out`: rows that a condition
-    (``where``) leaves out; `votes`: votes made of the rows used: more than these where a row is a ranking; `both_bad`:
-    votes that call both items bad; they count as ties; `reasons`: of the rows set aside, what was wrong and how often;
-    `notes`: what else there is to know: labels that look alike, kept rows that might be unwanted; `work_seconds`: the
-    median time that each worker took for a vote, where the source has a column of these times (WorkTimeInSeconds of
-    Mechanical Turk).
+    rows equal to an earlier one in the columns that identify a row; `known`: those among them that the updated fit
+    already has; `repeated`: of the rows used, those that equal earlier ones beyond chance: perhaps votes that were
+    uploaded twice; `set_aside`: rows that cannot be used, or that the format marks as void; `left_out`: rows that a
+    condition (``where``) leaves out; `votes`: votes made of the rows used: more than these where a row is a ranking;
+    `both_bad`: votes that call both items bad; they count as ties; `reasons`: of the rows set aside, what was wrong and
+    how often; `notes`: other remarks: labels that look alike, kept rows that might be unwanted;
+    `work_seconds`: the median time that each worker took for a vote, where the source has a column of these times
+    (WorkTimeInSeconds of Mechanical Turk).
     """
 
     format: str = "plain"

@@ -1,9 +1,9 @@
-"""Labels to codes: what counts as a label, which labels are the same, how they are sorted.
+"""Conversion of labels to codes: which values are labels, which are equal, how they are sorted.
 
 A label is kept as given: text, bytes, a number, a truth value, a date or any other value that can be a key of a dict.
 The text "7" and the number 7 are two labels, as are True and 1; the integer 7 and the float 7.0 are one, since data
 frames often turn columns of integers into floats. If there are integers among the labels, whole floats become integers.
-Nothing, NaN and blank text are no labels.
+None, NaN and blank text are not labels.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
 
-# The column of contexts, or several of them; "" for none. The context of an item is the value of the one column, or a
-# tuple of the values of several.
+# The column of contexts, or several columns; "" for none. The context of an item is the value of the column, or a tuple
+# of the values of several columns.
 By = str | tuple[str, ...]
 
-# Values of these types are equal exactly where they are one label, and are keys themselves.
+# Values of these types are equal exactly if they are one label, so they are their own keys.
 _OWN_KEY = frozenset({str, bytes, int, float, date, datetime, type(None)})
 
 
 class LabelError(Exception):
-    """An entry that cannot be a label; the table that holds it says where it is."""
+    """An entry that cannot be a label; the table that holds it adds its place."""
 
     def __init__(self, row: int, message: str) -> None:
         self.row, self.message = row, message
@@ -34,12 +34,12 @@ class LabelError(Exception):
 
 
 def key_of(label: Any) -> Any:
-    """Return a dict key under which equal labels meet, and only those."""
+    """Return a dict key that is the same for equal labels, and only for those."""
     return label if type(label) in _OWN_KEY else (type(label), label)
 
 
 def is_empty(label: Any) -> bool:
-    """Return whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character."""
+    """Return whether a value is missing: None, NaN, NaT, pandas' NA, or blank text."""
     if isinstance(label, str | bytes):
         return not label.strip()
     if label is None:
@@ -51,7 +51,7 @@ def is_empty(label: Any) -> bool:
 
 
 def shown(label: Any) -> str:
-    r"""Write a label for a message: on one line, without control characters, cut if it is long."""
+    r"""Return a label for a message: on one line, without control characters, cut if it is long."""
     if isinstance(label, str | bytes) and len(label) > 60:
         start = repr(label[:57])
         return f"{start[:-1]}...{start[-1]}"
@@ -60,7 +60,7 @@ def shown(label: Any) -> str:
 
 
 def as_column(values: Any) -> NDArray[Any]:
-    """Return an array of exactly these entries; NumPy alone makes text of [7, "7"], 1 of True."""
+    """Return an array of exactly these entries; NumPy alone converts [7, "7"] to text and True to 1."""
     if isinstance(values, list | tuple):
         return np.fromiter(values, dtype=object, count=len(values))
     if isinstance(values, np.ma.MaskedArray):
@@ -71,7 +71,7 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Find the distinct entries of an array, in any order, and the code of every entry."""
+    """Return the distinct entries of an array, in any order, and the code of every entry."""
     if column.dtype.kind in "iu":
         distinct, places = np.unique(column, return_inverse=True)
         return distinct.tolist(), places.reshape(-1).astype(np.uint32)
@@ -84,7 +84,7 @@ def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
         raise _unhashable(values) from None
     codes = np.fromiter(map(found.__getitem__, keys), np.uint32, len(keys))
     labels = [key[1] if type(key) is tuple else key for key in found]
-    if int in kinds and float in kinds:  # of 7 and 7.0, whichever came first, 7 is the label
+    if int in kinds and float in kinds:  # of 7 and 7.0, in either order, 7 is the label
         whole: dict[Any, int] = {value: value for value in values if type(value) is int}
         labels = [whole.get(label, label) if type(label) is float else label for label in labels]
     return labels, codes
@@ -113,7 +113,7 @@ def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
 
 
 def plain(labels: Iterable[Any]) -> list[Any]:
-    """Python values of what may be scalars of NumPy and pandas; 0.0 for -0.0, which it equals."""
+    """Return Python values for scalars of NumPy and pandas; 0.0 for -0.0, which is equal."""
     values = []
     for place, label in enumerate(labels):
         value = label
@@ -133,7 +133,7 @@ def plain(labels: Iterable[Any]) -> list[Any]:
 def merge(
     parts: Sequence[tuple[Iterable[Any], NDArray[np.uint32]]],
 ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
-    """Sort the distinct labels of several columns together, and code each column by them."""
+    """Return the sorted distinct labels of several columns together, and the codes of each column."""
     given = [list(labels) for labels, _ in parts]
     if any(type(label) is int for labels in given for label in labels):
         given = [[_whole(label) for label in labels] for labels in given]
@@ -148,7 +148,7 @@ def merge(
 
 
 def _values(column: NDArray[Any]) -> list[Any]:
-    """Return Python values; dates as dates, where NumPy would give numbers of nanoseconds."""
+    """Return Python values; dates stay dates, which NumPy would convert to nanoseconds."""
     values: list[Any]
     if column.dtype.kind not in "mM":
         values = column.tolist()
@@ -186,7 +186,7 @@ def _unhashable(values: Iterable[Any]) -> LabelError:
 
 
 def _sorted(labels: list[Any]) -> list[Any]:
-    """By type, numbers together, then by value (or by what is printed, where there is no order)."""
+    """Return labels sorted by type, numbers together, then by value (or by text if there is no order)."""
 
     def kind(label: Any) -> str:
         return "int" if type(label) is float else type(label).__name__
@@ -203,7 +203,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
 
 
 def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the place of every wanted label among the labels, or -1; see `match_items`."""
+    """Return the index of every wanted label among the labels, or -1; see `match_items`."""
     exact = {key_of(label): place for place, label in enumerate(labels)}
     found = [exact.get(key_of(label), -1) for label in wanted]
     if -1 in found:  # as text, then

@@ -1,8 +1,8 @@
-"""Win, tie or loss: three probabilities, for methods that know ties and for those that do not.
+"""Win, tie or loss: three probabilities, for methods with and without ties.
 
-Methods that count a tie as half a win know the share p of points, not of ties. They are given a tie rate for every
-worker, measured from its votes and drawn towards that of all workers: the tie has that probability, and the rest is
-shared as p to 1 - p.
+Methods that count a tie as half a win estimate the share p of points, not of ties. For them every worker gets a tie
+rate, measured from its votes and shrunk towards that of all workers: a tie has that probability, and the rest is
+divided as p to 1 - p.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crowdsift.votes.comparisons import Comparisons
 
 Values = NDArray[np.float64]
 
-# How many votes of the common rate a worker's own are mixed with: the likeliest of these.
+# Candidate numbers of votes at the common rate that are added to a worker's own; the likeliest is used.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
 
 
@@ -31,7 +31,7 @@ class Outcomes(NamedTuple):
 
 
 def half_win(share: Values, rate: Values) -> Outcomes:
-    """Return outcomes of a method without ties: a tie at the worker's rate, the rest by its share."""
+    """Return outcomes of a method without ties: a tie at the worker's rate, the rest by p."""
     share, rate = np.broadcast_arrays(share, rate)
     return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
 
@@ -44,17 +44,17 @@ def rao_kupper(advantage: Values, width: Values) -> Outcomes:
 
 def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
     """Return outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance)."""
-    # σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
+    # σ is smoothed as in the fit, by k = 1/√(1 + πv/8) inside it.
     k = smoothing(np.asarray(variance))
     there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))
     return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))
 
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:
-    """Return the tie rate of every worker, drawn towards the common one, and the common one."""
+    """Return the tie rate of every worker, shrunk towards the common one, and the common one."""
     # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a Beta(a·t, a·(1 -
-    # t)) prior, a the strength of the largest marginal likelihood of all workers' counts. Both are 0 where the votes
-    # have no ties.
+    # t)) prior, with the a that maximises the marginal likelihood of all workers' counts. Both are 0 if the votes have
+    # no ties.
     m = votes.n_workers
     if not votes.ties_are_outcomes:
         return np.zeros(m), 0.0
@@ -64,15 +64,15 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     common = float(ties.sum() / total.sum())
     if common == 1.0:
         return np.ones(m), 1.0
-    # Few counts are distinct.
+    # There are few distinct counts.
     counts = [np.unique(each, return_counts=True) for each in (ties, total - ties, total)]
     strength = max(_STRENGTHS, key=lambda a: _evidence(counts, a * common, a * (1.0 - common)))
     return (ties + strength * common) / (total + strength), common
 
 
 def _evidence(counts: list[tuple[Any, Any]], a: float, b: float) -> float:
-    """Log marginal likelihood of ties among votes, of all workers, under a Beta(a, b) prior."""
-    # But for a constant. The counts are of ties, of other votes and of all, with how often each is.
+    """Return the log marginal likelihood of ties among the votes of all workers, under Beta(a, b)."""
+    # A constant is left out. The counts are those of ties, of other votes and of all, and how often each occurs.
     tied, other, both = (
         sum(
             times * (lgamma(start + count) - lgamma(start))

@@ -1,4 +1,4 @@
-"""Panels of judges, one of them trusted: which worker belongs to which, and votes by judge."""
+"""Panels of judges, one of them trusted: the panel of each worker, and votes by judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons, frozen
 
-MAX_JUDGES = 30  # with a separate bias, those with most votes; others share the bias of their panel
+MAX_JUDGES = 30  # judges with separate biases, those with most votes; the others share the bias of their panel
 
 
 class Panels(NamedTuple):
@@ -31,17 +31,17 @@ class Panels(NamedTuple):
         return np.isin(self.names(votes), self.trusted)
 
     def renamed(self, labels: NDArray[np.object_], names: NDArray[np.object_]) -> Panels:
-        """Return these panels with other names of workers."""
+        """Return these panels for other names of workers."""
         known = zip(labels, names, strict=True)
         return self._replace(of={name: self.of[who] for who, name in known if who in self.of})
 
     def merged(self, other: Panels | None) -> Panels:
-        """Return these panels with further workers."""
+        """Return these panels together with those of further workers."""
         return self if other is None else self._replace(of={**other.of, **self.of})
 
 
 class PanelVotes(NamedTuple):
-    """Votes in which an item is one for the trusted panel (board 0) and one for each judge.
+    """Votes with separate items for the trusted panel (board 0) and for each judge.
 
     `item` and `board` are those of every node, `panel` is the panel of each judge by its number, and `names` are the
     names of panels.
@@ -92,7 +92,7 @@ def with_panels(
     column: str,
     trusted: tuple[str, ...],
 ) -> Comparisons:
-    """Return votes that know the panel of every worker, from the worker and panel of every row."""
+    """Return votes with the panel of every worker, from the worker and panel of every row."""
     count = len(labels)
     pairs = np.unique(worker * count + codes)
     who, panel = pairs // count, pairs % count
@@ -112,7 +112,7 @@ def with_panels(
 
 
 def refuse_panels(votes: Comparisons) -> None:
-    """Refuse a trusted value without votes, and panels without enough shared items."""
+    """Raise an error for a trusted value without votes, and for panels with too few shared items."""
     assert votes.panels is not None
     column, trusted, of = votes.panels
     for value in trusted:

@@ -1,8 +1,8 @@
-"""Pseudonyms of workers: names that depend on the label, and on a secret key where there is one.
+"""Pseudonyms of workers: names computed from the label, and from a secret key if there is one.
 
 A pseudonym is `worker-` and 24 hexadecimal digits of HMAC-SHA-256: two of a billion workers share one with a
-probability of 1e-11. Without a key everybody who has a list of labels can compute their pseudonyms and find out who is
-who; with a key only its owner can.
+probability of 1e-11. Without a key, anybody with a list of labels can compute their pseudonyms and identify workers;
+with a key only its owner can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crowdsift.votes.labels import merge
 
 _DIGITS = 24
 _PSEUDONYM = re.compile(rf"worker-[0-9a-f]{{{_DIGITS}}}")
-_FEWEST_BYTES = 16  # of a key
+_FEWEST_BYTES = 16  # least length of a key
 
 
 def is_pseudonym(label: Any) -> bool:
@@ -36,6 +36,9 @@ def is_pseudonym(label: Any) -> bool:
 class Hiding:
     """How workers are hidden.
 
+    ¶ `key`: the secret; empty if there is none, None if it is unknown; `check`: a digest that identifies the key of an
+    earlier fit; empty without a key.
+
     `key`: the secret; empty where there is none, None where it is not known; `check`: a digest by which the key of an
     earlier fit is recognised; empty without a key.
     """
@@ -45,9 +48,9 @@ class Hiding:
 
     @classmethod
     def of(cls, given: Any) -> Hiding | None:
-        """Return how to hide workers: not at all, without a key, with that of a file, as before."""
-        # `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or what its `to_json`
-        # returned.
+        """Return how to hide workers: not at all, without a key, with the key in a file, or as before."""
+        # `given`: True, False or None; the path of a file that holds the key; a `Hiding`, or the result of its
+        # `to_json`.
         if given is None or isinstance(given, bool):
             return cls() if given else None
         if isinstance(given, Hiding):
@@ -71,11 +74,11 @@ class Hiding:
         return cls(key, _digest(key, b"\0check")[:16])
 
     def to_json(self) -> dict[str, str]:
-        """Return what a saved fit keeps; the key is not among it."""
+        """Return the record for a saved fit, without the key."""
         return {"check": self.check}
 
     def pseudonym(self, label: Any) -> str:
-        """Return the pseudonym of a worker; one that is a pseudonym already stays as it is."""
+        """Return the pseudonym of a worker; a pseudonym stays unchanged."""
         if is_pseudonym(label):
             return str(label)
         if self.key is None:
@@ -91,13 +94,13 @@ class Hiding:
 
     def pseudonyms(self, labels: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.uint32]]:
         """Return the pseudonyms in sorted order, and the new code of every label."""
-        # The order of the labels would show who is who to anybody who knows all names.
+        # The order of the labels would identify workers to anybody who knows all names.
         names = [self.pseudonym(label) for label in labels.tolist()]
         ordered, (code,) = merge([(names, np.arange(len(names), dtype=np.uint32))])
         return ordered, code
 
     def or_same(self, other: Hiding | None) -> Hiding:
-        """Return the one of two that knows the key; refuse another key, or none at all."""
+        """Return the one of two that has the key; raise an error for different keys or a missing one."""
         if other is None or other.check != self.check:
             what = "with this key" if self.check else "without a key"
             raise RequestError(

@@ -1,4 +1,4 @@
-"""Replies as items: long texts are labels by their beginning and their hash.
+"""Replies as items: the label of a long text is its beginning and its hash.
 
 A label such as ``I am sorry, but I cannot... #5f3a0c1b2d4e6f70`` costs 69 characters however long the text is, can be
 searched for by its beginning, and is the same in every file. `crowdsift.io` makes the same labels in SQL.
@@ -17,7 +17,7 @@ _BLANKS = str.maketrans("\t\n\r", "   ")
 
 
 def cut(text: str) -> str:
-    """Return a text as a label: as it is where short, else its beginning and its hash (MD5)."""
+    """Return the label of a text: itself if short, else its beginning and its hash (MD5)."""
     if len(text) <= LONG:
         return text
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
@@ -25,7 +25,7 @@ def cut(text: str) -> str:
 
 
 def one_line(label: str) -> str:
-    """Replace line breaks and tabs in the label of a long text; keep other labels."""
+    """Return the label of a long text on one line; other labels stay unchanged."""
     return label.translate(_BLANKS) if is_cut(label) else label
 
 
@@ -36,7 +36,7 @@ def is_cut(label: Any) -> bool:
 
 
 def messages_of(value: Any) -> list[Any] | None:
-    """Return the messages of a chat, given as a list or as JSON; None for what is no chat."""
+    """Return the messages of a chat, given as a list or as JSON; None for other values."""
     if isinstance(value, str):
         rest = value[1:].lstrip() if value.startswith("[") else ""
         if not rest.startswith("{") and rest != "]":
@@ -51,7 +51,7 @@ def messages_of(value: Any) -> list[Any] | None:
 
 
 def reply_text(value: Any) -> str | None:
-    """Return the text of a reply: itself, or the last message of a chat if the assistant's."""
+    """Return the text of a reply: the value itself, or the last message of a chat if it is the assistant's."""
     messages = messages_of(value)
     if messages is None:
         return value if value is None or isinstance(value, str) else str(value)
@@ -63,7 +63,7 @@ def reply_text(value: Any) -> str | None:
 
 
 def prompt_label(value: Any) -> str | None:
-    """Return the label of a prompt, text or messages; None where there is none."""
+    """Return the label of a prompt, text or messages; None if there is none."""
     if value is None or isinstance(value, str):
         return None if value is None else cut(value)
     messages = messages_of(value)
@@ -71,6 +71,6 @@ def prompt_label(value: Any) -> str | None:
 
 
 def reply_label(value: Any) -> str | None:
-    """Return the label of a reply; None where there is none."""
+    """Return the label of a reply; None if there is none."""
     text = reply_text(value)
     return None if text is None else cut(text)

@@ -19,7 +19,7 @@ from crowdsift.errors import InputError
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain, shown
 from crowdsift.votes.replies import prompt_label, reply_label
 
-MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
+MOST_WEIGHT = 1e9  # keeps sums of weights far from the limits of float32
 LIMITS = {
     "outcome": (0.0, 1.0),
     "weight": (0.0, MOST_WEIGHT),
@@ -43,18 +43,18 @@ def first_outside(values: NDArray[Any], role: str) -> int | None:
     return None if good.all() else int(np.argmin(good))
 
 
-# The libraries of data frames that come in and go out.
+# Supported libraries of data frames.
 Backend = Literal["pandas", "polars", "pyarrow", "datasets"]
 
 
 @dataclass(frozen=True)
 class Added:
-    """Hold what is written beside the loaded columns, one entry per row that is written.
+    """Columns to write besides the loaded ones, one entry per row that is written.
 
     `numbers`: further columns of numbers; `labels`: further columns of text: a code for every row, and the text of
-    every code; `turned`: two further columns, the two loaded ones of which they are made, and where these change
-    places; None for none; `renamed`: other names of loaded columns; `rows`: the rows of the source that are written;
-    None for all.
+    every code; `turned`: two further columns, the two loaded ones from which they are made, and the rows where these
+    are swapped; None for none; `renamed`: other names of loaded columns; `rows`: the rows of the source that are
+    written; None for all.
     """
 
     numbers: Mapping[str, NDArray[Any]]
@@ -78,19 +78,19 @@ class Source(ABC):
     names: tuple[str, ...]
     source: str = "votes"
     backend: Backend | None = None
-    worker_column: str = "worker"  # that of workers named by paths or by columns of answers
+    worker_column: str = "worker"  # for workers that are paths or columns of answers
     has_blanks: bool = False  # whether rows without an answer are expected
-    by_column: bool = False  # whether workers are the names of columns of answers
-    notes: tuple[str, ...] = ()  # what a user should know of how the source was read
+    by_column: bool = False  # whether columns of answers are named by their workers
+    notes: tuple[str, ...] = ()  # remarks for the user on how the source was read
 
     @abstractmethod
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
     ) -> int:
-        """Make columns ready and return the number of rows.
+        """Prepare columns and return the number of rows.
 
         `replies`: columns of replies, whose labels are those of `crowdsift.votes.replies`; `condition`: a condition in
-        SQL on the columns; `kept` says which rows meet it.
+        SQL on the columns; `kept` returns which rows meet it.
         """
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Source(ABC):
 
     @abstractmethod
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """Return the column as numbers, rounded nowhere, NaN where it has none."""
+        """Return the column as numbers without rounding, NaN for entries without one."""
 
     @abstractmethod
     def value(self, name: str, row: int) -> Any:
@@ -107,32 +107,32 @@ class Source(ABC):
 
     @property
     def all_rows(self) -> Source:
-        """The table with every row that was read, also those that are not used."""
+        """Return the table with every row that was read, including unused ones."""
         return self
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the names of the files that are read, if there are any."""
+        """Return the names of the files that are read, if any."""
         return ()
 
     def refuse_copies(self) -> None:  # noqa: B027 -- most sources are not files
-        """Refuse files with the same content, where nothing names a row."""
+        """Raise an error for files with equal content, unless columns identify the rows."""
 
     @property
     def written_names(self) -> tuple[str, ...]:
-        """The columns that are written where votes are exported."""
+        """Return the columns that an export writes."""
         return self.names
 
     def whole(self, name: str, row: int) -> Any:
-        """Return one entry as it was given, even of a column of replies, which are cut."""
+        """Return one entry in full, even of a column of replies, which are cut otherwise."""
         return self.value(name, row)
 
     def kept(self) -> NDArray[np.bool_] | None:
-        """Return which rows meet the condition; None where there was none."""
+        """Return which rows meet the condition; None if there is none."""
         return None
 
     def broken(self) -> dict[int, str]:
-        """Return the rows that are no records at all, and what is wrong with each."""
+        """Return the rows that are no records, with the fault of each."""
         return {}
 
     def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
@@ -145,7 +145,7 @@ class Source(ABC):
 
     def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
         """Return the sorted text labels of columns and the codes of each, or MISSING."""
-        # None where the source has no quick way to do so; see `labels`.
+        # None if the source has no fast way; see `labels`.
         return None
 
     def write(self, path: str, kind: str, added: Added) -> None:
@@ -158,10 +158,10 @@ class Source(ABC):
         return self.source, row + 1
 
     def hide(self, column: str, pseudonym: Callable[[Any], str]) -> None:  # noqa: B027
-        """Show pseudonyms where the name of a source holds a value of the column."""
+        """Show pseudonyms if the name of a source contains a value of the column."""
 
     def close(self) -> None:  # noqa: B027 -- most tables hold nothing
-        """Let go of files and connections."""
+        """Close files and connections."""
 
     def fault(self, row: int, column: str | None, message: str) -> InputError:
         """Make the error for a row, counted from 0."""
@@ -169,7 +169,7 @@ class Source(ABC):
         return InputError(message, source=source, row=number, column=column)
 
     def entries(self, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """Encode a column, all of whose entries must be labels."""
+        """Return codes for a column whose entries must all be labels."""
         try:
             given, codes = self.encode(column)
         except LabelError as fault:
@@ -201,7 +201,7 @@ class Source(ABC):
         )
 
     def labels(self, columns: Sequence[str], what: str) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
-        """Sort the distinct labels of the columns together, and give the codes of each column."""
+        """Return the sorted distinct labels of the columns together, and the codes of each column."""
         quick = self.sorted_codes(columns)
         if quick is None:
             return merge([self.entries(column, what) for column in columns])
@@ -214,7 +214,7 @@ class Source(ABC):
     def pairs(
         self, first: str, second: str, what: str = "item label"
     ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
-        """Encode two columns of items, which must differ in every row."""
+        """Return codes for two columns of items, which must differ in every row."""
         items, (one, two) = self.labels([first, second], what)
         if len(items) == 1:
             raise InputError(
@@ -227,7 +227,7 @@ class Source(ABC):
         return items, one, two
 
     def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
-        """Read a column of finite numbers, each within the limits of its role."""
+        """Return a column of finite numbers, each within the limits of its role."""
         # The roles are outcome, weight, feature and number. The limits are checked before any rounding to float32.
         values = self.numbers(column)
         row = first_outside(values, role)
@@ -266,7 +266,7 @@ class ArraySource(Source):
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
     ) -> int:
-        """See `Source.load`; a condition is for sources that know SQL."""
+        """See `Source.load`; a condition needs a source with SQL."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         return len(self._columns[[*wanted, *replies, *prompts][0]])
 
@@ -287,7 +287,7 @@ class ArraySource(Source):
 
 
 def distinct_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """Make names of columns text, and refuse one that is there twice."""
+    """Return names of columns as text; raise an error for a repeated one."""
     texts = tuple(map(str, names))
     for name, count in Counter(texts).items():
         if count > 1:
@@ -296,7 +296,7 @@ def distinct_names(names: Iterable[Any]) -> tuple[str, ...]:
 
 
 def as_numbers(column: NDArray[Any]) -> NDArray[np.float64] | NDArray[np.float32]:
-    """Return a column as numbers, NaN where an entry is none."""
+    """Return a column as numbers, NaN for entries that are none."""
     if column.dtype == np.float32:
         return np.ascontiguousarray(column)
     if column.dtype.kind in "biuf":
@@ -305,8 +305,8 @@ def as_numbers(column: NDArray[Any]) -> NDArray[np.float64] | NDArray[np.float32
 
 
 def number_of(value: Any) -> float:
-    """Return one entry as a number, NaN where it is none; the same texts as in a file of votes."""
-    # Python also takes 1_000 and digits of other scripts, which files are refused for.
+    """Return one entry as a number, NaN if it is none; texts are treated as in a file of votes."""
+    # Python also accepts 1_000 and digits of other scripts, which are refused in files.
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return float("nan")
     try:
