@@ -6,8 +6,9 @@ The dependency is optional: ``pip install crowdsift[inspect]``; see docs/inspect
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     from inspect_ai.model import get_model
@@ -17,9 +18,6 @@ except ImportError as error:
 
 from crowdsift.fitting import fit, without_warnings
 from crowdsift.results.fit import Fit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["judge_verdicts", "leaderboard", "pairwise", "votes"]
 

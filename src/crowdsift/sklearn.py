@@ -5,9 +5,11 @@ The dependency is optional: ``pip install crowdsift[sklearn]``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -20,11 +22,6 @@ from crowdsift.fitting import fit
 from crowdsift.models import model
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.labels import as_column
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["PairwiseRanker"]
 

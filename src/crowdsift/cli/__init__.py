@@ -61,9 +61,8 @@ def options(
 
 
 _SHORTAGE = (
-    "not enough memory for these votes: the system gives no more memory or no further "
-    "thread; raise the limit (ulimit -v, ulimit -u, or that of the container), or use "
-    "fewer --threads"
+    "not enough memory for these votes: the system gives no more memory or no further thread; raise the limit (ulimit "
+    "-v, ulimit -u, or that of the container), or use fewer --threads"
 )
 
 

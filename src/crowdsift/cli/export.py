@@ -90,9 +90,8 @@ def export(
         )
     warn(done.fit.warnings)
     say(
-        f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
-        f"{', '.join(done.columns)}); {done.rows:,} kept, {done.flipped:,} flipped, "
-        f"{done.dropped:,} dropped"
+        f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added {', '.join(done.columns)}); "
+        f"{done.rows:,} kept, {done.flipped:,} flipped, {done.dropped:,} dropped"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
@@ -13,15 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crowdsift.engines.base import CAPABILITIES
+from crowdsift.engines.base import CAPABILITIES, Engine
 from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.resources import SMALL, readable, size_of
 from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from crowdsift.engines.base import Engine
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
@@ -230,10 +227,9 @@ def _require_pairs(comparisons: Comparisons, memory: str) -> None:
     if needed <= max(size_of(memory), SMALL):
         return
     raise ResourceError(
-        f"sift holds arrays over pairs of items in memory: {votes:,} votes on up "
-        f"to {pairs:,} pairs take about {readable(needed)}, and --memory allows "
-        f"{readable(size_of(memory))}. Give --memory {int(1.01 * needed / 1e6)}MB, "
-        "or use bora-map or bt, which hold none"
+        f"sift holds arrays over pairs of items in memory: {votes:,} votes on up to {pairs:,} pairs take about "
+        f"{readable(needed)}, and --memory allows {readable(size_of(memory))}. Give --memory "
+        f"{int(1.01 * needed / 1e6)}MB, or use bora-map or bt, which hold none"
     )
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift import _core
 from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
 
 MIN_TYPE_MASS = 1e-9  # posterior probability of a type below which it is left out

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
 from crowdsift.engines.kinds import Solution, WeightedPairs
 from crowdsift.numeric.distributions import deposit
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
 
 

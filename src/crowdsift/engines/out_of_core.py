@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift.engines import cpu
 from crowdsift.engines.cpu.engine import evict, spill_to
@@ -23,10 +23,7 @@ from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import require_disk, size_of
 from crowdsift.io.streamed import mapped_votes
-from crowdsift.votes.comparisons import advise
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, advise
 
 # Most bytes per vote that passes keep, by the capability that is used.
 _KEPT = {"slopes": 16, "counts": 16}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, Union, get_arg
 
 import numpy as np
 
-from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood, Slopes
+from crowdsift.engines.base import EM, ContextEngine, Counts, Engine, Facts, Likelihood, Slopes
 from crowdsift.engines.dimensions import Dimensions
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind, Operator, Solution, WeightedPairs
@@ -28,7 +28,6 @@ from crowdsift.engines.shards import SharedPairs, merged_components, of_workers,
 from crowdsift.numeric.conjugate_gradient import solve
 
 if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,9 +27,9 @@ from crowdsift.fitting.rows import (
     with_pooling,
     with_trusted,
 )
-from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
+from crowdsift.io.items import Gold, GoldLabels, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import DEFAULT, MODELS, Model, as_model
+from crowdsift.models import DEFAULT, MODELS, Estimate, Model, as_model
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import whole_number, yes_or_no
@@ -46,11 +48,6 @@ from crowdsift.results.store import MOST_VOTES
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from crowdsift.io.items import GoldLabels
-    from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused", "votes_for_fit"]

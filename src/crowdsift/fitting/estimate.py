@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines import engine_choice, named_options, opened_engine
+from crowdsift.engines import Choice, engine_choice, named_options, opened_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
@@ -19,21 +21,15 @@ from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
 from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
-from crowdsift.votes.comparisons import Grades
+from crowdsift.votes.comparisons import Comparisons, Grades
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines import Choice
     from crowdsift.engines.base import Engine
     from crowdsift.fitting.rows import VoteRows
     from crowdsift.models import Estimate, Model
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.votes.comparisons import Comparisons
 
 MIN_GROUPS = 20  # of dependent votes, below which no effect of theirs can be estimated
 _REWEIGHTINGS = 4  # of the pairs of rankings, a fit each

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.fitting import fit, with_notes, without_warnings
-from crowdsift.fitting.estimate import Resources, estimate_model, open_votes
+from crowdsift.fitting.estimate import OpenVotes, Resources, estimate_model, open_votes
 from crowdsift.fitting.rows import read_rows
 from crowdsift.fitting.start import kept_gold, starting_point
 from crowdsift.io.ingest import read_votes
@@ -27,12 +30,6 @@ from crowdsift.votes.labels import match_labels
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
-    from crowdsift.fitting.estimate import OpenVotes
     from crowdsift.models import Start
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
@@ -57,9 +54,8 @@ def read_new(
     hiding = Hiding.of(old.reading.get("hide_workers"))
     if hiding is None and options.get("hide_workers"):
         raise RequestError(
-            "the workers of the fit are not hidden: the same worker would become "
-            "two; hide them first (Fit.hide_workers), or fit all votes with "
-            "--hide-workers"
+            "the workers of the fit are not hidden: the same worker would become two; hide them first "
+            "(Fit.hide_workers), or fit all votes with --hide-workers"
         )
     if hiding is not None and options.get("hide_workers"):
         hiding = hiding.or_same(Hiding.of(options["hide_workers"]))
@@ -73,9 +69,8 @@ def read_new(
         new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)
     if old.sides_known and not new.sides_known:
         raise RequestError(
-            f"{new.source}: these votes do not say which item was on the left, and "
-            "those of the fit do. Give the columns left, right and winner, or say "
-            "that the first item was on the left (--sides, sides=True); to do "
+            f"{new.source}: these votes do not say which item was on the left, and those of the fit do. Give the "
+            "columns left, right and winner, or say that the first item was on the left (--sides, sides=True); to do "
             "without sides fit all votes with --no-sides"
         )
     if not again:
@@ -99,8 +94,7 @@ def _with_known_panels(
         if who not in of and who not in panels.of:
             raise RequestError(
                 f"worker {who!r} has no {panels.column}, and the fit trusts "
-                f"{panels.column}={' or '.join(panels.trusted)}; give votes with "
-                "that column"
+                f"{panels.column}={' or '.join(panels.trusted)}; give votes with that column"
             )
         if of.get(who, panels.of.get(who)) != panels.of.get(who, of.get(who)):
             raise RequestError(
@@ -122,15 +116,13 @@ def _required_votes(earlier: Fit) -> Comparisons:
     }
     if reasons := [what for what, is_so in shaped.items() if is_so]:
         raise RequestError(
-            f"a fit with {reasons[0]} cannot be updated, since these are not kept "
-            "with it; fit all votes, the old ones and the new, with the same "
-            "options"
+            f"a fit with {reasons[0]} cannot be updated, since these are not kept with it; fit all votes, the old ones "
+            "and the new, with the same options"
         )
     if votes is None:
         raise RequestError(
-            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with "
-            "covariates or classes of items, or a file was "
-            "deleted); fit all votes with start=FOLDER (--start)"
+            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with covariates or classes of items, or a "
+            "file was deleted); fit all votes with start=FOLDER (--start)"
         )
     return votes
 
@@ -326,20 +318,17 @@ def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
     if old.row_ids is not None and new.row_ids is not None:
         if same := int(np.isin(new.row_ids, old.row_ids).sum()):
             raise RequestError(
-                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in "
-                "the fit already, by what names a row; give update the file or the "
-                "frame itself, which leaves them out, or again=True to take them "
-                "once more"
+                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in the fit already, by what names a row; "
+                "give update the file or the frame itself, which leaves them out, or again=True to take them once more"
             )
         return
     same, chance = _repeated(old, new)
     fewest = min(len(old), len(new))
     if same >= _FEWEST and same - chance >= _SAME * max(fewest - chance, 0.0) and chance < same / 2:
         raise RequestError(
-            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier "
-            "rows in worker, items and answer; give new votes only, or fit the "
-            "whole file with start= (--start). again=True (--again) takes them "
-            "once more"
+            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier rows in worker, items and answer; "
+            "give new votes only, or fit the whole file with start= (--start). again=True (--again) takes them once "
+            "more"
         )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.ingest import coded_votes, read_votes
+from crowdsift.io.ingest import CodedVotes, coded_votes, read_votes
 from crowdsift.models.base import Model
 from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
@@ -20,13 +21,8 @@ from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import without_contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
     from crowdsift.fitting.estimate import Resources
     from crowdsift.io.formats.platforms import Batch
-    from crowdsift.io.ingest import CodedVotes
     from crowdsift.io.options import ReadOptions
     from crowdsift.numeric import Vector
 
@@ -170,9 +166,8 @@ def refuse_unused(
     for option, methods in _TAKES.items():
         if known and requested[option] and chosen.name not in methods:
             raise RequestError(
-                f"{chosen.name} does not use {option} (--{option}), which would be "
-                "ignored; omit the option, or use the method "
-                f"{' or '.join(methods)}"
+                f"{chosen.name} does not use {option} (--{option}), which would be ignored; omit the option, or use "
+                f"the method {' or '.join(methods)}"
             )
     if tune and not chosen.tuned:
         raise RequestError(f"{chosen.name} has no penalty to tune: the evidence decides; omit --tune")
@@ -209,9 +204,8 @@ def with_trusted(
         return votes, rows
     if rows.grouped_by != column:
         raise RequestError(
-            "sift takes trusted votes (--trusted) or votes that depend on each "
-            "other (--dependent-by), not both at once yet; leave one of the two "
-            "away"
+            "sift takes trusted votes (--trusted) or votes that depend on each other (--dependent-by), not both at "
+            "once yet; leave one of the two away"
         )
     from crowdsift.votes.panels import with_panels
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift._version import __version__
 from crowdsift.errors import InputError, RequestError, ResourceError
@@ -30,10 +32,6 @@ from crowdsift.results.store import check_population, load
 from crowdsift.votes.labels import context_names, match_labels
 
 if TYPE_CHECKING:
-    import os
-
-    from numpy.typing import NDArray
-
     from crowdsift.io.items import Gold, GoldLabels
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.solvers.convergence import Progress
@@ -89,17 +87,15 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
     if earlier.summary.get("sides_known") and not votes.sides_known:
         raise RequestError(
-            f"{name}: it knows on which side every item was shown, and these votes "
-            "do not; say so with --sides (sides=True) if the first item was on the "
-            "left, or fit without --start"
+            f"{name}: it knows on which side every item was shown, and these votes do not; say so with --sides "
+            "(sides=True) if the first item was on the left, or fit without --start"
         )
     before = float(earlier.summary["votes"])
     if votes.total_weight < _SAME * before:
         raise RequestError(
-            f"{name}: made of {before:,g} votes, of which most are missing: here "
-            f"are {votes.total_weight:,g}. The votes must be all votes, the old "
-            "ones and the new; to go on with new votes alone use crowdsift update, "
-            "or Fit.update"
+            f"{name}: made of {before:,g} votes, of which most are missing: here are {votes.total_weight:,g}. The "
+            "votes must be all votes, the old ones and the new; to go on with new votes alone use crowdsift update, or "
+            "Fit.update"
         )
     table = earlier.item_table
     labels = earlier.labels

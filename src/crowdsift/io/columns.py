@@ -77,9 +77,8 @@ def open_source(
             query = STUDY_QUERY
         if not query:
             raise RequestError(
-                f"{shown_address(path)} is a database; say which rows are votes "
-                "with --query (query=), as 'SELECT winner, loser, worker FROM "
-                "votes'"
+                f"{shown_address(path)} is a database; say which rows are votes with --query (query=), as 'SELECT "
+                "winner, loser, worker FROM votes'"
             )
         return DatabaseSource(path, query, thread_count(threads), skip_bad=skip_bad)
     from crowdsift.io.duck import FileSource
@@ -198,9 +197,8 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
     if best is None:
         best = max(found, key=lambda each: len(each.there))
         raise InputError(
-            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
-            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
-            "another format",
+            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the columns are "
+            f"{listed(table)}. Name the columns with --columns ROLE=NAME, or choose another format",
             source=table.source,
         )
     return _plan(table, best, options)
@@ -390,10 +388,9 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
     by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
         raise RequestError(
-            f"--by {','.join(names)}: the items of the format {plan.format.name} "
-            f"are replies, whose contexts are the prompts ({plan.context!r}); with "
-            "--format plain and --columns winner=..., loser=... items are texts, "
-            "for any question"
+            f"--by {','.join(names)}: the items of the format {plan.format.name} are replies, whose contexts are the "
+            f"prompts ({plan.context!r}); with --format plain and --columns winner=..., loser=... items are texts, for "
+            "any question"
         )
     return by
 

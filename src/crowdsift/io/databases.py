@@ -183,9 +183,8 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
     postgres = kind_of_database(address) == "postgresql"
     if postgres and not _CLEAR.fullmatch(address):
         raise RequestError(
-            "the address of the database cannot be read: in user and password the characters "
-            "@ : / ? # must be written as %40 %3A %2F %3F %23; better leave the password to "
-            "PGPASSWORD, ~/.pgpass or a service file"
+            "the address of the database cannot be read: in user and password the characters @ : / ? # must be written "
+            "as %40 %3A %2F %3F %23; better leave the password to PGPASSWORD, ~/.pgpass or a service file"
         )
     uri = _with_timeout(address) if postgres else f"file:{_escaped(file_of(address))}"
     driver = require_driver(address)

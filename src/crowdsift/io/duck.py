@@ -125,9 +125,8 @@ class FileSource(Source):
         named = {path: columns for path, columns in found.items() if columns}
         if not named:
             raise InputError(
-                f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of "
-                f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything "
-                "within a name",
+                f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of {len(paths):,}, as {paths[0]}; "
+                f"{{worker}} stands for the worker, * for anything within a name",
                 source=self.source,
             )
         if len(named) < len(paths):
@@ -191,9 +190,8 @@ class FileSource(Source):
         scans = " UNION ALL ".join(f"SELECT {column} AS label FROM {scan(p)}" for p in self._parts)
         self._run(
             self._parts[0],
-            f"CREATE TEMP TABLE labels_{self._column[name]} AS "
-            "SELECT label, (row_number() OVER () - 1)::UINTEGER AS code "
-            f"FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)",
+            f"CREATE TEMP TABLE labels_{self._column[name]} AS SELECT label, (row_number() OVER () - 1)::UINTEGER AS "
+            f"code FROM (SELECT DISTINCT label FROM ({scans}) WHERE label IS NOT NULL)",
         )
 
     def _joined(self, part: Part, names: list[str]) -> str:
@@ -504,9 +502,8 @@ def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False)
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
         length = BEGINNING + len(MARK) + HASH
         shown_as = (
-            f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
-            f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), "
-            "'   ') ELSE label END"
+            f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, {len(MARK)}) = '{MARK}' THEN "
+            "translate(label, chr(9) || chr(10) || chr(13), '   ') ELSE label END"
         )
     order = "ORDER BY shown" if ordered else ""
     every = " UNION ALL ".join(f"SELECT {column} AS label FROM votes" for column in columns)

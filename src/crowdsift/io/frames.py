@@ -51,9 +51,8 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     few = [f"{name} ({count:,})" for name, count in empty.items() if 2 * count >= rows[name]]
     return (
         (
-            f"columns of answers that are empty in half of the {max(rows.values()):,} rows or "
-            f"more: {', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are "
-            "counted, not used",
+            f"columns of answers that are empty in half of the {max(rows.values()):,} rows or more: "
+            f"{', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are counted, not used",
         )
         if few
         else ()
@@ -185,9 +184,8 @@ def source_of(source: Any) -> Source:
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _source_of_arrow(source)
         raise RequestError(
-            f"votes cannot be read from an object of type {type(source).__name__}; "
-            "give a path, '-', a pandas, polars or pyarrow frame, a data set of "
-            "Hugging Face, a DuckDB relation, any object with an Arrow stream, or a "
+            f"votes cannot be read from an object of type {type(source).__name__}; give a path, '-', a pandas, polars "
+            "or pyarrow frame, a data set of Hugging Face, a DuckDB relation, any object with an Arrow stream, or a "
             "dict of arrays"
         )
     return FrameSource(frame)
@@ -204,9 +202,8 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
             )
     if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
         raise RequestError(
-            "a list of arrays is (winner, loser) or (winner, loser, worker), each "
-            f"an array or a list; this one holds {len(columns)} of "
-            f"{_kinds(columns)}; use a dict of column names for more"
+            "a list of arrays is (winner, loser) or (winner, loser, worker), each an array or a list; this one holds "
+            f"{len(columns)} of {_kinds(columns)}; use a dict of column names for more"
         )
     return MemorySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
 

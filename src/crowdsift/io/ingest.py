@@ -276,9 +276,8 @@ def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
     """Hide labels of workers in names of folders; refuse a condition that may hold labels."""
     if column.casefold() in identifiers(options.where):
         raise RequestError(
-            f"--where (where=) names the column of workers ({column}), and the "
-            "condition would be kept beside the pseudonyms: select the rows "
-            "before, or hide the workers without this condition"
+            f"--where (where=) names the column of workers ({column}), and the condition would be kept beside the "
+            "pseudonyms: select the rows before, or hide the workers without this condition"
         )
     table.hide(column, options.hide_workers.pseudonym)
 
@@ -439,10 +438,9 @@ def _with_repeats(
     source, row = table.place(found.row)
     names = table.names if len(table.names) <= 8 else used
     note = (
-        f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance "
-        f"explains (the first is row {row:,} of {source}): if votes were uploaded twice, they "
-        f"count twice. --unique {','.join(names)} (unique=) keeps the first of equal rows; "
-        "without it all count"
+        f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance explains (the first is row "
+        f"{row:,} of {source}): if votes were uploaded twice, they count twice. --unique {','.join(names)} (unique=) "
+        "keeps the first of equal rows; without it all count"
     )
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))
 
@@ -476,9 +474,8 @@ def _pooled(table: Source, plan: Plan) -> tuple[str, ...]:
         return ()
     shown = ", ".join(table.files[:3]) + (", ..." if len(table.files) > 3 else "")
     return (
-        f"the votes of {len(table.files):,} files ({shown}) are pooled as those of one unknown "
-        "voter: if each file is of another judge, --worker-from-path (worker_from_path=True) takes "
-        "the judge from the path",
+        f"the votes of {len(table.files):,} files ({shown}) are pooled as those of one unknown voter: if each file is "
+        "of another judge, --worker-from-path (worker_from_path=True) takes the judge from the path",
     )
 
 

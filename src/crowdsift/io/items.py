@@ -163,9 +163,8 @@ def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
     winner, loser = (match_labels(labels.tolist(), known) for labels in kept)
     if missing := [*kept.winner[winner < 0], *kept.loser[loser < 0]]:
         raise RequestError(
-            f"the earlier fit has gold about the item {missing[0]!r}, which is not "
-            "among the items of these votes; give all votes, or fit without the "
-            "earlier fit (--start)"
+            f"the earlier fit has gold about the item {missing[0]!r}, which is not among the items of these votes; "
+            "give all votes, or fit without the earlier fit (--start)"
         )
     return _distinct(winner, loser)
 

@@ -78,9 +78,8 @@ class ReadOptions:
         named = [name for name in ("worker_from_path", "worker_columns") if getattr(self, name)]
         if named and (len(named) > 1 or "worker" in self.columns or not self.workers):
             raise RequestError(
-                f"{' and '.join(named)}: the worker of a vote is named once, by its "
-                "column, by the path of its file (worker_from_path) or by the "
-                "columns of the answers (worker_columns)"
+                f"{' and '.join(named)}: the worker of a vote is named once, by its column, by the path of its file "
+                "(worker_from_path) or by the columns of the answers (worker_columns)"
             )
         if self.threads is not None and (isinstance(self.threads, bool) or not isinstance(self.threads, int)):
             raise _wrong("threads", "a whole number", self.threads)
@@ -123,9 +122,8 @@ class ReadOptions:
         known = [each.name for each in fields(cls)]
         if wrong := sorted(set(reading) - set(known)):
             raise RequestError(
-                f"unknown option {', '.join(wrong)}; options of reading are "
-                f"{', '.join(sorted(known))}. Parameters of a method go into the "
-                "model, as in method=crowdsift.Sift(tolerance=1e-6)"
+                f"unknown option {', '.join(wrong)}; options of reading are {', '.join(sorted(known))}. Parameters of "
+                "a method go into the model, as in method=crowdsift.Sift(tolerance=1e-6)"
             )
         return cls(**{**reading, "threads": threads})
 

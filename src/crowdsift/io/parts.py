@@ -223,9 +223,8 @@ def _cut(text: str) -> str:
     """Cut a long text to its beginning and its hash, in SQL; its blanks are replaced later."""
     # Bytes are known at once, characters must be counted; one has at most four bytes.
     return (
-        f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) "
-        f"> {LONG}) THEN left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) "
-        f"ELSE {text} END"
+        f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > {LONG}) THEN "
+        f"left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) ELSE {text} END"
     )
 
 
@@ -328,9 +327,8 @@ def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: s
             part.path, part.zipped = folder.file(), False
             recode(ours, source, found, part.path)
             note = (
-                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the "
-                f"letters {' '.join(letters)}; if these are wrong, name the encoding with "
-                "--encoding (encoding=)"
+                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the letters {' '.join(letters)}; "
+                "if these are wrong, name the encoding with --encoding (encoding=)"
             )
     if partitions:
         part.constant = partitions_of(os.path.abspath(path))

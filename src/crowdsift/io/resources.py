@@ -79,11 +79,10 @@ def require_memory(size: float, what: str) -> None:
     there = available_memory()
     if there is not None and size > there:
         raise ResourceError(
-            f"{what} takes about {readable(size)} of memory, and {readable(there)} "
-            "are available. Use a machine with more memory, or fewer votes; where "
-            "--memory sets the limit, give more, or Parquet with the columns "
-            "winner, loser and worker, which is read in parts; if you know "
-            f"better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB"
+            f"{what} takes about {readable(size)} of memory, and {readable(there)} are available. Use a machine with "
+            "more memory, or fewer votes; where --memory sets the limit, give more, or Parquet with the columns "
+            "winner, loser and worker, which is read in parts; if you know better, set "
+            f"CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB"
         )
 
 
@@ -93,7 +92,6 @@ def require_disk(size: float, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise ResourceError(
-            f"{what} spills about {readable(size)} to {folder}, where "
-            f"{readable(free)} are free. Make room there, or set TMPDIR to a "
-            "folder on a larger disk"
+            f"{what} spills about {readable(size)} to {folder}, where {readable(free)} are free. Make room there, or "
+            "set TMPDIR to a folder on a larger disk"
         )

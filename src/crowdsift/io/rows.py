@@ -461,10 +461,9 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
         raise table.fault(
             row,
             column,
-            f"the {what} {shown(table.value(column, row))} is not between {min(first, second):g} "
-            f"and {max(first, second):g}: {first:g} says that the first item is better, {second:g} "
-            f"the second, {(first + second) / 2:g} a tie; correct it, or set such rows aside with "
-            "--skip-bad (skip_bad=True)",
+            f"the {what} {shown(table.value(column, row))} is not between {min(first, second):g} and "
+            f"{max(first, second):g}: {first:g} says that the first item is better, {second:g} the second, "
+            f"{(first + second) / 2:g} a tie; correct it, or set such rows aside with --skip-bad (skip_bad=True)",
         )
     if plan.format.draws and {number_of(label) for label in table.encode(column)[0]} == {0.0, 1.0}:
         what = plan.format.span[2] if plan.format.span else "outcome"
@@ -544,9 +543,8 @@ def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -
         raise table.fault(
             row,
             column,
-            f"the winner {shown(answers.labels[answers.codes[row]])} is a keyword and also the "
-            "label of an item of this row, with another meaning; rename the item, or use "
-            "first,second,outcome",
+            f"the winner {shown(answers.labels[answers.codes[row]])} is a keyword and also the label of an item of "
+            "this row, with another meaning; rename the item, or use first,second,outcome",
         )
 
 

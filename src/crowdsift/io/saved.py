@@ -171,9 +171,8 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
         return
     if found := [each for each in files if os.path.lexists(folder / each)]:
         raise RequestError(
-            f"{folder / found[0]} is there and would be overwritten; this is no "
-            f"folder of a fit (it has no {name}); give another folder, or move the "
-            "file"
+            f"{folder / found[0]} is there and would be overwritten; this is no folder of a fit (it has no {name}); "
+            "give another folder, or move the file"
         )
 
 

@@ -159,9 +159,8 @@ def exhausted(error: Exception) -> ResourceError:
     limit = memory_limit()
     allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
     return ResourceError(
-        f"there is no room to read these votes{allowed}: {reason_of(error)}. Make "
-        f"room in {tempfile.gettempdir()}, set TMPDIR to a folder on a larger "
-        "disk, or give more memory with CROWDSIFT_MEMORY"
+        f"there is no room to read these votes{allowed}: {reason_of(error)}. Make room in {tempfile.gettempdir()}, set "
+        "TMPDIR to a folder on a larger disk, or give more memory with CROWDSIFT_MEMORY"
     )
 
 

@@ -139,9 +139,8 @@ class ParquetVotes(FileSource):
             )
             self._run(
                 self._parts[0],
-                f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, "
-                f"(row_number() OVER (ORDER BY label) - 1)::UINTEGER AS code FROM ({scans}) "
-                "GROUP BY label",
+                f"CREATE TEMP TABLE {table} AS SELECT label, sum(votes)::BIGINT AS votes, (row_number() OVER (ORDER BY "
+                f"label) - 1)::UINTEGER AS code FROM ({scans}) GROUP BY label",
             )
             empty = "label IS NULL OR trim(label::VARCHAR) = ''"
             if found := self._query(f"SELECT sum(votes) FROM {table} WHERE {empty}").fetchone()[0]:
@@ -168,11 +167,9 @@ class ParquetVotes(FileSource):
         for part in self._parts:
             self._run(
                 part,
-                "CREATE OR REPLACE TEMP TABLE coded AS "
-                f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
-                f"JOIN items AS a ON part.{winner} = a.label "
-                f"JOIN items AS b ON part.{loser} = b.label "
-                f"JOIN workers AS w ON part.{worker} = w.label",
+                f"CREATE OR REPLACE TEMP TABLE coded AS SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} "
+                f"AS part JOIN items AS a ON part.{winner} = a.label JOIN items AS b ON part.{loser} = b.label JOIN "
+                f"workers AS w ON part.{worker} = w.label",
             )
             if same := self._query("SELECT count(*) FROM coded WHERE a = b").fetchone()[0]:
                 raise InputError(f"{same:,} rows compare an item with itself; remove them", source=part.source)

@@ -257,9 +257,8 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
     if source.url:
         remedy = f"download it with --download (in Python crowdsift.datasets.load({name!r}))"
     raise InputError(
-        f"the data set {name} is not there: {wanted} looked for in {looked}. Set "
-        "CROWDSIFT_DATA to the folder that has them, or give it with --data; "
-        f"{remedy}"
+        f"the data set {name} is not there: {wanted} looked for in {looked}. Set CROWDSIFT_DATA to the folder that has "
+        f"them, or give it with --data; {remedy}"
     )
 
 

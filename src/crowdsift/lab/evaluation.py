@@ -9,6 +9,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.leftout import predicted_probability
 from crowdsift.errors import CrowdsiftError, InputError, RequestError
@@ -23,8 +24,6 @@ from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.votes.graph import folds, pair_keys
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.votes.comparisons import Comparisons
 
     Parts = Iterator[tuple[Comparisons, Comparisons]]
@@ -171,9 +170,8 @@ def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[n
     known = place >= 0
     if known.sum() < 2:
         raise InputError(
-            f"only {int(known.sum())} of the {votes.n_items} items of the votes are in the truth "
-            f"(for example {votes.items[0]!r} is not like "
-            f"{labels[0] if len(labels) else 'nothing'!r}); items must be named alike"
+            f"only {int(known.sum())} of the {votes.n_items} items of the votes are in the truth (for example "
+            f"{votes.items[0]!r} is not like {labels[0] if len(labels) else 'nothing'!r}); items must be named alike"
         )
     return known, values[place[known]]
 

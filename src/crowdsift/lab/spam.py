@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import pair_codes
-
-if TYPE_CHECKING:
-    import os
-
-    from numpy.typing import NDArray
 
 #: What a spammer does: a coin for every vote, always one side, or the opposite of what another
 #: worker answered; combined is a quarter of each.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
@@ -13,8 +14,6 @@ from crowdsift.models.likelihood import LikelihoodModel
 from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.votes.comparisons import Comparisons
 
 

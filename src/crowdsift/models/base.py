@@ -8,28 +8,24 @@ from math import exp, lgamma
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.engines.grid import PairPosteriors, WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.covariance import ComponentCovariance, difference_variance
-from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
+from crowdsift.models.covariance import ComponentCovariance, ScorePrecision, difference_variance
+from crowdsift.numeric.distributions import Distribution, normal_distribution, quantile_distribution
 from crowdsift.solvers.ep.state import SavedSites
 from crowdsift.solvers.ep.terms.contexts import ContextPoints
 from crowdsift.solvers.ep.workers import mirrored_population
 from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.models.coefficients import CovariateEstimate
-    from crowdsift.models.covariance import ScorePrecision
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.numeric import Vector
-    from crowdsift.numeric.distributions import Distribution
     from crowdsift.solvers.convergence import Progress, StoppingRule
     from crowdsift.solvers.ep.terms.boards import Boards
     from crowdsift.votes.comparisons import Comparisons

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Start, WorkerEstimate
 from crowdsift.models.bora_map import BoltzmannModel
@@ -18,9 +18,6 @@ from crowdsift.models.covariance import ScorePrecision
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
 
 MOST_ALTERNATIONS = 1_000
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, Profile, required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, mirror
+from crowdsift.models.base import Estimate, Model, SignSupport, Start, WorkerEstimate, mirror
 from crowdsift.models.covariance import ScorePrecision
 from crowdsift.models.feature_weights import with_feature_estimate
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.ep.terms.features import MAX_DENSE_ITEMS
@@ -21,11 +22,6 @@ from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine, Profile
-    from crowdsift.models.base import SignSupport
-    from crowdsift.numeric import Vector
     from crowdsift.votes.item_features import ItemFeatures
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision, exact_items
 from crowdsift.numeric.likelihoods import sigmoid
@@ -16,9 +17,6 @@ from crowdsift.solvers.newton import minimise
 from crowdsift.solvers.slopes import CommonSlope
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
 

@@ -7,19 +7,17 @@ size are handled together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from crowdsift.engines.base import Facts
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
@@ -13,8 +14,6 @@ from crowdsift.models.likelihood import LikelihoodModel
 from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.votes.comparisons import Comparisons
 
 SIDE = "side"
@@ -61,9 +60,8 @@ class FactorBT(LikelihoodModel):
             names = (SIDE, *names)
         if features is None and not self.reduced:
             raise RequestError(
-                "factor-bt needs the side of every item (columns "
-                "left,right,winner) or other features of the comparisons "
-                "(--covariates NAME,...); these votes have neither"
+                "factor-bt needs the side of every item (columns left,right,winner) or other features of the "
+                "comparisons (--covariates NAME,...); these votes have neither"
             )
         return comparisons.with_features(features, names)
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision
 from crowdsift.solvers.ep.terms.features import DensePrior, FeaturePrior, WeightPosterior
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.models.base import Estimate
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.items import ItemsState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.covariance import ScorePrecision
@@ -17,7 +17,6 @@ from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.newton import minimise
 
 if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 

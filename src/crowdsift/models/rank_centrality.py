@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 

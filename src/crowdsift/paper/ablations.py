@@ -124,12 +124,10 @@ class Ablations(RealExperiment):
 
 
 _INTRODUCTION = (
-    "No figures of the paper's ablations are in the reference, so ours stand alone. "
-    "Accuracy as returned and, after the stroke, up to the sign of all scores; the "
-    "mean log-likelihood; the correlation of the scores with those at the defaults. "
-    "In all but bora-em the start is also the centre of the prior. The number of "
-    "alternations moves the fixed point of bora-em, so that 10 is part of its "
-    "definition.\n"
+    "No figures of the paper's ablations are in the reference, so ours stand alone. Accuracy as returned and, after "
+    "the stroke, up to the sign of all scores; the mean log-likelihood; the correlation of the scores with those at "
+    "the defaults. In all but bora-em the start is also the centre of the prior. The number of alternations moves the "
+    "fixed point of bora-em, so that 10 is part of its definition.\n"
 )
 
 

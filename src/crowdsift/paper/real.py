@@ -78,12 +78,10 @@ class Real(RealExperiment):
 
 
 _INTRODUCTION = (
-    "In brackets the published figure and ours minus it; ‡ where the accuracy, "
-    "weighted accuracy or τ is more than .01 away. The paper's FaceAge is the full "
-    "file of 250,249 votes; the subset of 48,627 has a fifth of them. Its figures are "
-    "lower for every method, so the published ones are not shown. ± is up "
-    "to the sign of all scores. Seconds of one thread. Both sets do not record "
-    "sides, so factor-bt runs without them.\n"
+    "In brackets the published figure and ours minus it; ‡ where the accuracy, weighted accuracy or τ is more than .01 "
+    "away. The paper's FaceAge is the full file of 250,249 votes; the subset of 48,627 has a fifth of them. Its "
+    "figures are lower for every method, so the published ones are not shown. ± is up to the sign of all scores. "
+    "Seconds of one thread. Both sets do not record sides, so factor-bt runs without them.\n"
 )
 _HEAD = ["method", "accuracy", "weighted accuracy", "τ", "accuracy ±", "τ ±", "seconds"]
 

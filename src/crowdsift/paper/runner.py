@@ -10,8 +10,8 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
@@ -23,9 +23,6 @@ from crowdsift.paper.figures import require_matplotlib
 from crowdsift.paper.output import FOLDER, Files, content, described, fits_wanted, write
 from crowdsift.paper.store import Store, made_with
 from crowdsift.paper.summary import MARGIN
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
 
 #: Called with how much of the work is done, of how much, and how many settings of how many.
 Progress = Callable[[float, float, int, int], None]

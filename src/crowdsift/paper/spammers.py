@@ -91,13 +91,11 @@ class Spammers(RealExperiment):
 
 
 _INTRODUCTION = (
-    "Mean accuracy; in brackets the published figure and ours minus it, ‡ where it "
-    "is more than .01 away. As in the paper the figures of methods that model "
-    "workers are up to the sign of all scores, those of bt, rank-centrality and barp "
-    "as returned (both are in the CSV). The largest accuracy of a row is bold. The "
-    "votes do not record sides: every pair gets one fixed random side, so that side "
-    "spammers agree with each other. The paper's FaceAge is the full file, so its "
-    "figures are not beside those of the subset.\n"
+    "Mean accuracy; in brackets the published figure and ours minus it, ‡ where it is more than .01 away. As in the "
+    "paper the figures of methods that model workers are up to the sign of all scores, those of bt, rank-centrality "
+    "and barp as returned (both are in the CSV). The largest accuracy of a row is bold. The votes do not record sides: "
+    "every pair gets one fixed random side, so that side spammers agree with each other. The paper's FaceAge is the "
+    "full file, so its figures are not beside those of the subset.\n"
 )
 
 

@@ -104,9 +104,8 @@ class Store:
             )
             anyway = "" if anew else ", or start again with --redo all"
             raise RequestError(
-                f"{self.folder} holds results that cannot be mixed with these: "
-                f"{result}. Give another folder with --out, use the same version "
-                f"and options{anyway}"
+                f"{self.folder} holds results that cannot be mixed with these: {result}. Give another folder with "
+                f"--out, use the same version and options{anyway}"
             )
 
     def _identity(self) -> dict[str, Any]:

@@ -201,9 +201,8 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
         lost = sum(value < 0.6 for value in seeds)
         note = f"; {lost} of its {len(seeds)} seeds are below .6" if lost else ""
         lines.append(
-            f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, "
-            f"{distance:+.1f} standard errors; the other methods {others:+.4f} "
-            f"(median){note}"
+            f"- β in {key[0]}, {key[2 + _VARIED[key[1]]]:,} {key[1]}: {gap:+.4f}, {distance:+.1f} standard errors; the "
+            f"other methods {others:+.4f} (median){note}"
         )
     if not lines:
         return ""

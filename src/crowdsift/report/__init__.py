@@ -100,8 +100,7 @@ def _python_command(fit: Fit, source: str) -> str:
     }
     more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
     return (
-        "import crowdsift\n"
-        f"model = crowdsift.model({fit.method!r}, {given})\n"
-        f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
+        f"import crowdsift\nmodel = crowdsift.model({fit.method!r}, {given})\nfit = crowdsift.fit({votes}, "
+        f"model{more}, seed={summary.get('seed', 0)})\n"
         'fit.report("report.html")'
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError
 from crowdsift.numeric.distributions import SURE, half_width, settling_precision
@@ -16,8 +17,6 @@ from crowdsift.results.scales import level_text, slope_of
 from crowdsift.results.words import abbreviated, chance, count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.report.facts import Facts
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
@@ -341,9 +340,8 @@ def _misfit(facts: Facts) -> Check | None:
         "misfit",
         title,
         "care",
-        f"{count(len(rows))} of "
-        f"{many(found.workers.height, 'worker')}{beside} {verb} noisier than chance "
-        f"explains (infit): {_listed(found.workers['worker'][rows].tolist())}.",
+        f"{count(len(rows))} of {many(found.workers.height, 'worker')}{beside} {verb} noisier than chance explains "
+        f"(infit): {_listed(found.workers['worker'][rows].tolist())}.",
         "Look at their votes: tired, another question, or another taste.",
     )
 

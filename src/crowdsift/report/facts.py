@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.checks.copying import copying
+from crowdsift.checks.copying import Copying, copying
 from crowdsift.checks.joint import joint_table
 from crowdsift.checks.leftout import Calibration, Without, calibrate, fit_without
-from crowdsift.checks.statistics import fit_statistics
+from crowdsift.checks.statistics import FitStatistics, fit_statistics
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.items import read_gold
@@ -21,19 +23,12 @@ from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.reasons import Reason, random_level, reasons
-from crowdsift.votes.comparisons import parts
+from crowdsift.votes.comparisons import Comparisons, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from crowdsift.checks.copying import Copying
-    from crowdsift.checks.statistics import FitStatistics
     from crowdsift.models import Model
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
-    from crowdsift.votes.comparisons import Comparisons
 
 # The verdicts in the order in which a report names them, and those that mark votes to doubt.
 VERDICTS = ("reliable", "weak", "distinct", "undecided", "random", "one-sided", "adversarial")
@@ -178,9 +173,8 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
     same = len(code) == votes.n_items and code.min(initial=0) >= 0
     if not same or workers != fit.worker_table.height:
         raise RequestError(
-            f"these are not the votes of this fit: {votes.n_items} items and "
-            f"{workers} workers here, {fit.item_table.height} and "
-            f"{fit.worker_table.height} there, or other labels"
+            f"these are not the votes of this fit: {votes.n_items} items and {workers} workers here, "
+            f"{fit.item_table.height} and {fit.worker_table.height} there, or other labels"
         )
     scores = np.empty(len(code))
     scores[code] = fit.item_table["score"]

@@ -13,20 +13,18 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.joint import win_matrix
 from crowdsift.checks.leftout import Calibration, Without
 from crowdsift.fitting.refit import ranks_over_updates
 from crowdsift.numeric.distributions import Z90
-from crowdsift.report.facts import MOST_ITEMS, VERDICTS
+from crowdsift.report.facts import MOST_ITEMS, VERDICTS, Facts, Population
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import abbreviated, count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
-    from crowdsift.report.facts import Facts, Population
     from crowdsift.results.fit import Fit
 
     Drawn = Callable[[float], str]  # SVG of a figure for a width of the screen
@@ -470,9 +468,8 @@ class Drawing:
         """Return the finished picture."""
         title = escape(self._title)
         return (
-            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
-            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
-            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
+            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" width="{number(self.width)}" '
+            f'height="{number(self.height)}" role="img" aria-label="{title}">' + "".join(self._parts) + "</svg>"
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Callable
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.leftout import PARTS
 from crowdsift.errors import RequestError
@@ -24,7 +26,7 @@ from crowdsift.report.checks import (
     run_checks,
     top_sentences,
 )
-from crowdsift.report.facts import VERDICTS
+from crowdsift.report.facts import VERDICTS, Facts
 from crowdsift.results.dimensions import dimension_sentences, direction_sentence
 from crowdsift.results.reasons import OTHERS, SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
@@ -44,12 +46,8 @@ from crowdsift.results.words import (
 from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jinja2 import Environment
-    from numpy.typing import NDArray
 
-    from crowdsift.report.facts import Facts
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
@@ -267,10 +265,9 @@ def _training(facts: Facts) -> str:
     right = np.where(votes.outcome[rows] > 0.5, better, 1.0 - better)
     mean, kept = (float(np.average(each, weights=votes.weight[rows])) for each in (right, right >= _KEEP))
     return (
-        f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right "
-        f"with a probability of {percent(_KEEP)} or more. crowdsift export --keep {_KEEP} "
-        "keeps those; without --keep every vote gets its probability, a soft label and a "
-        "weight."
+        f"{percent(mean)} of the votes are expected to be right, and {percent(kept)} are right with a probability of "
+        f"{percent(_KEEP)} or more. crowdsift export --keep {_KEEP} keeps those; without --keep every vote gets its "
+        "probability, a soft label and a weight."
     )
 
 

@@ -6,10 +6,12 @@ returns them.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.leftout import calibrate, fit_without
 from crowdsift.errors import RequestError
@@ -22,10 +24,7 @@ from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 
 if TYPE_CHECKING:
-    import os
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from crowdsift.checks.comparing import Comparison
     from crowdsift.results.fit import Fit

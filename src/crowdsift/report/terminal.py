@@ -99,9 +99,8 @@ def _statistics(fit: Fit) -> list[str]:
     if (triads := found["triads"]) is not None:
         sd = "" if triads["sd"] is None else f" ± {triads['sd']:.1f}"
         lines.append(
-            f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} "
-            "triads go round in a circle; the model expects "
-            f"{triads['expected']:.1f}{sd}."
+            f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} triads go round in a circle; "
+            f"the model expects {triads['expected']:.1f}{sd}."
         )
     for kind in ("worker", "item") if fit.worker_table.height else ("item",):
         named = found[f"misfitting_{kind}s"]
@@ -198,9 +197,8 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
     console.print(Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic"))
     console.print(table)
     console.print(
-        "left out: votes at random, all votes of some workers, or all on some pairs; behind: log "
-        "loss above that of the best, ± standard error; calib.: predicted less observed shares, "
-        "mean distance",
+        "left out: votes at random, all votes of some workers, or all on some pairs; behind: log loss above that of "
+        "the best, ± standard error; calib.: predicted less observed shares, mean distance",
         highlight=False,
     )
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):

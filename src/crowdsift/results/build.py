@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.models.base import WorkerPoints
+from crowdsift.models.base import SavedSites, SignSupport, WorkerEstimate, WorkerPoints
 from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.distributions import (
     LEVEL,
@@ -23,7 +25,7 @@ from crowdsift.numeric.distributions import (
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.ranking import rank_limits, ranks, table_order
-from crowdsift.results.sign import votes_on_gold
+from crowdsift.results.sign import Agreement, votes_on_gold
 from crowdsift.results.summary import diagnose, gold_to_check, separation_of, summary
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import (
@@ -37,21 +39,14 @@ from crowdsift.results.verdicts import (
     vote_evidence,
     words_of,
 )
-from crowdsift.votes.comparisons import Tally, parts, tally, tally_of
+from crowdsift.votes.comparisons import Comparisons, Tally, parts, tally, tally_of
 from crowdsift.votes.labels import as_column, context_names, context_parts
 from crowdsift.votes.outcomes import tie_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from crowdsift.io.items import Gold
     from crowdsift.models import Estimate, Model
-    from crowdsift.models.base import SavedSites, SignSupport, WorkerEstimate
     from crowdsift.numeric import Vector
-    from crowdsift.results.sign import Agreement
-    from crowdsift.votes.comparisons import Comparisons
 
 
 @dataclass(frozen=True, eq=False)

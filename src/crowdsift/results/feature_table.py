@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.items import block_values, read_features_table
@@ -17,10 +19,6 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.item_features import FeatureBlock, ItemFeatures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.results.build import FitBuilder
 
@@ -248,9 +246,8 @@ def covariate_notes(found: CovariateEstimate) -> Iterator[str]:
         yield f"the covariate {name} is 0 for every vote: it is not used"
     for name in found.by_items:
         yield (
-            f"the covariate {name} is constant for an item: what the crowd makes of it cannot "
-            "be separated from the scores, which include it; only how workers differ is "
-            "estimated"
+            f"the covariate {name} is constant for an item: what the crowd makes of it cannot be separated from the "
+            "scores, which include it; only how workers differ is estimated"
         )
     left = [name for name in found.gains if name not in found.names and name != "side"]
     if left:

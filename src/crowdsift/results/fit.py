@@ -5,26 +5,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.results.query import is_sequence, positions
 from crowdsift.results.tables import Table
-from crowdsift.votes.labels import context_names
+from crowdsift.votes.labels import By, context_names
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
     from crowdsift.checks.copying import Copying
     from crowdsift.checks.robustness import Robustness
     from crowdsift.checks.statistics import FitStatistics
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.report import Report
     from crowdsift.votes.comparisons import Comparisons
-    from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend
 
 _PRINTED = 5  # items

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.formats import known_formats
@@ -15,10 +17,6 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
     from crowdsift.results.fit import Fit, Posterior
     from crowdsift.votes.comparisons import Comparisons
 
@@ -70,9 +68,8 @@ def _refuse_condition(reading: Mapping[str, Any]) -> None:
     known |= {"worker", reading.get("columns", {}).get("worker", "worker")}
     if not identifiers(reading.get("where", "")).isdisjoint(map(str.casefold, known)):
         raise RequestError(
-            "the condition of this fit (--where, where=) names the column of "
-            "workers and would be kept beside the pseudonyms: hide the workers of "
-            "a fit without it"
+            "the condition of this fit (--where, where=) names the column of workers and would be kept beside the "
+            "pseudonyms: hide the workers of a fit without it"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import WorkerPoints
@@ -23,8 +24,6 @@ from crowdsift.votes.labels import as_column, context_codes, context_parts, key_
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.models import Model
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.results.fit import Fit
@@ -278,9 +277,8 @@ def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> 
     pair = int(np.argmax(across))
     a, b, labels = one[pair], two[pair], fit.labels
     raise RequestError(
-        f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in "
-        f"component {component[b]}: no chain of votes connects them, so they cannot "
-        "be compared"
+        f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in component {component[b]}: no chain of "
+        "votes connects them, so they cannot be compared"
     )
 
 

@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
-from crowdsift.models import model
+from crowdsift.models import Model, model
 from crowdsift.votes.labels import LabelError, key_of, plain
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.models import Model
     from crowdsift.results.fit import Fit
 
 

@@ -7,6 +7,7 @@ from math import isfinite, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.diagnostics import Diagnostic, Kind
@@ -16,8 +17,6 @@ from crowdsift.results.tables import Table
 from crowdsift.results.words import label
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.models import Model
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import asin, ceil, log, pi
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
@@ -18,10 +20,6 @@ from crowdsift.results.sign import MAX_CHECKED_VOTES, THIN, Agreement, gold_need
 from crowdsift.results.words import count, many
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from crowdsift.models import Model
     from crowdsift.models.base import SignSupport
     from crowdsift.results.build import FitBuilder
@@ -200,17 +198,15 @@ def gold_sentence(s: Mapping[str, Any]) -> str:
     """Return a sentence on errors that workers share; empty if nothing is known."""
     if s.get("gold_to_check"):
         return (
-            "Errors that most workers share cannot be seen from votes alone: about "
-            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
-            f"{100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order."
+            f"Errors that most workers share cannot be seen from votes alone: about {s['gold_to_check']} gold pairs "
+            f"drawn at random would reveal one that puts {100 * _SHARED_ERROR:.0f} % of the pairs into the wrong order."
         )
     total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
     if s.get("method") != "sift" or not total:
         return ""
     return (
-        "Probabilities are about the order that the gold pairs follow: of "
-        f"{many(total, 'pair')} left out of the fit {count(s['gold_agree'])} came out in the "
-        "right order."
+        f"Probabilities are about the order that the gold pairs follow: of {many(total, 'pair')} left out of the fit "
+        f"{count(s['gold_agree'])} came out in the right order."
     )
 
 
@@ -270,9 +266,8 @@ def advice_to_repeat_pairs(workers: int) -> str:
     nats = q * log(2.0 * q) + (1.0 - q) * log(2.0 * (1.0 - q))
     pairs = ceil(3.0 / nats)
     return (
-        f"About {pairs:,} pairs judged again by another worker would show whether workers "
-        f"agree at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is "
-        "reliable (crowdsift next --reask)"
+        f"About {pairs:,} pairs judged again by another worker would show whether workers agree at all, about "
+        f"{ceil(pairs * workers / 2):,} ({pairs} for every worker) who is reliable (crowdsift next --reask)"
     )
 
 
@@ -284,9 +279,8 @@ def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_])
         if len(found):
             many = len(found) > 1
             message = (
-                f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the "
-                f"votes set no {side} limit to {'their scores' if many else 'its score'}, "
-                "only the prior does"
+                f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set no {side} limit to "
+                f"{'their scores' if many else 'its score'}, only the prior does"
             )
             diagnostics.append(Diagnostic(Kind.ONE_WAY, message))
     return diagnostics
@@ -303,9 +297,8 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
         else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would settle it"
     )
     message = (
-        "which end of the scores is up is not settled: of the informative workers "
-        f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so "
-        f"that it is right with {_share(sign.probability)}; {cure}"
+        f"which end of the scores is up is not settled: of the informative workers {sign.positive:.1f} speak for this "
+        f"sign and {sign.negative:.1f} against it, so that it is right with {_share(sign.probability)}; {cure}"
     )
     return [Diagnostic(Kind.SIGN, message)], needed
 

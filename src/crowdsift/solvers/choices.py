@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.solvers.newton import NewtonStep
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
     from crowdsift.votes.choices import Choices
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Curvature, Engine, required
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from crowdsift.engines.base import Curvature, Engine
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.random_effects import RandomEffects
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
 
 

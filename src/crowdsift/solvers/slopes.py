@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from crowdsift.engines.base import SlopePrior, required
+from crowdsift.engines.base import Engine, Profile, SlopePrior, required
 from crowdsift.numeric.roots import expand_bracket, find_root
 from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 

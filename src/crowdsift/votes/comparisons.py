@@ -250,16 +250,14 @@ class EncodedVotes:
         """Raise an error if other machines hold the rows, which `what` needs here."""
         if self.elsewhere is not None:
             raise RequestError(
-                f"{what} needs all votes in one place, and these are read by the "
-                "workers of a cluster; read them first with crowdsift.read, or use "
-                "another engine"
+                f"{what} needs all votes in one place, and these are read by the workers of a cluster; read them first "
+                "with crowdsift.read, or use another engine"
             )
 
     def __repr__(self) -> str:
         return (
-            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
-            f"{self.n_items} items, {self.n_workers} workers, sides "
-            f"{'known' if self.sides_known else 'unknown'})"
+            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, {self.n_items} items, "
+            f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
         )
 
     def worker_loads(self) -> NDArray[np.int64]:

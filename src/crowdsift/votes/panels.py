@@ -100,10 +100,9 @@ def with_panels(
     if len(twice):
         at = int(twice[0])
         raise RequestError(
-            f"worker {votes.workers[who[at]]!r} has votes with "
-            f"{column}={labels[panel[at]]} and with "
-            f"{column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give "
-            "each its own label in the worker column"
+            f"worker {votes.workers[who[at]]!r} has votes with {column}={labels[panel[at]]} and with "
+            f"{column}={labels[panel[at + 1]]}; a judge belongs to one panel. Give each its own label in the worker "
+            "column"
         )
     of = {votes.workers[w]: labels[p] for w, p in zip(who, panel, strict=True)}
     found = replace(votes, panels=Panels(column, trusted, of))
@@ -134,7 +133,6 @@ def refuse_panels(votes: Comparisons) -> None:
         shared = np.intersect1d(ours, split.item[np.isin(split.board, boards)])
         if len(shared) < 2:
             raise RequestError(
-                f"{column}={name} and the trusted panel have votes on {len(shared)} "
-                "common items; at least 2 are needed to compare them. Omit "
-                "--trusted, or fit the trusted votes alone"
+                f"{column}={name} and the trusted panel have votes on {len(shared)} common items; at least 2 are "
+                "needed to compare them. Omit --trusted, or fit the trusted votes alone"
             )

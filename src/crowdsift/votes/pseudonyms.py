@@ -83,9 +83,8 @@ class Hiding:
             return str(label)
         if self.key is None:
             raise RequestError(
-                "the workers of this fit are hidden with a key, without which other labels cannot "
-                "be hidden alike: give its file (--hide-key FILE, hide_workers=FILE), or name "
-                "workers by their pseudonyms"
+                "the workers of this fit are hidden with a key, without which other labels cannot be hidden alike: "
+                "give its file (--hide-key FILE, hide_workers=FILE), or name workers by their pseudonyms"
             )
         if isinstance(label, float) and label.is_integer():
             label = int(label)  # 7 and 7.0 are one label

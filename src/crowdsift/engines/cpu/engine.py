@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift import _core
 from crowdsift.engines.base import (
@@ -18,9 +20,10 @@ from crowdsift.engines.base import (
     SlopePrior,
     Tally,
 )
-from crowdsift.engines.dimensions import DimensionUpdate
+from crowdsift.engines.dimensions import Crowd, DimensionUpdate
 from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
+    Factoriser,
     Messages,
     PairPosteriors,
     SitePass,
@@ -37,12 +40,6 @@ from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.dimensions import Crowd
-    from crowdsift.engines.grid import Factoriser
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons

@@ -155,9 +155,8 @@ def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) 
         raise RequestError(f"{address} is read by Dask; pip install 'crowdsift[dask]'")
     if remote and not is_plain(options):
         raise RequestError(
-            f"{address} is read by the workers of a cluster, without "
-            f"{', '.join(options.changed())}; copy the files to this machine and "
-            "give their path"
+            f"{address} is read by the workers of a cluster, without {', '.join(options.changed())}; copy the files to "
+            "this machine and give their path"
         )
     if not remote and not _for_workers(address, options, given.get("scheduler")):
         return None

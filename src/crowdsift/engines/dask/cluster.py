@@ -46,9 +46,8 @@ class Session:
             client = Client(cluster or scheduler, timeout=_CONNECT, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ResourceError(
-                f"no scheduler answers at {scheduler} ({_first_line(error)}); start one with "
-                "'dask scheduler', workers with 'dask worker ADDRESS', and give its address with "
-                "--scheduler tcp://HOST:8786"
+                f"no scheduler answers at {scheduler} ({_first_line(error)}); start one with 'dask scheduler', workers "
+                "with 'dask worker ADDRESS', and give its address with --scheduler tcp://HOST:8786"
             ) from None
         session = cls(client, cluster)
         try:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift._core import collapse
 from crowdsift.engines.dask import map as shard_map
@@ -32,8 +33,6 @@ from crowdsift.io.streamed import Labels, ParquetVotes, by_range, merged_labels,
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.dask.cluster import Session
 
 

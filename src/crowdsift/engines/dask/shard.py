@@ -7,17 +7,14 @@ for it. The caller gives the numbers, so that the same calls on a rebuilt shard 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from crowdsift.engines.base import Facts
+from crowdsift.engines.base import Engine, Facts
 from crowdsift.engines.cpu.engine import CpuLaplacian
 from crowdsift.engines.shards import SharedPairs
 from crowdsift.votes.comparisons import Comparisons
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
 
 _DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
 ENGINE = 0  # number of the engine itself

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import PairVariances
+from crowdsift.engines.grid import Factoriser, GridSites, PairPosteriors, PairVariances, SiteSystem
 
 if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import Factoriser, GridSites, PairPosteriors, PairVariances, SiteSystem
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 

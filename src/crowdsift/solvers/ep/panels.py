@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
 
 # Priors for scores of variance 1. All variances have scaled inverse χ² priors of _FREEDOM degrees, about _SHARED² for

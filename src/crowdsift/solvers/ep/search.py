@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import ReferenceType, ref
 
 import numpy as np
 
-from crowdsift.engines.base import required
-from crowdsift.engines.grid import RELIABILITY_ONLY, SitePass
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.engines.base import Engine, required
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, WorkerTypes
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
-from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms import TERMS, compatible
 from crowdsift.solvers.ep.terms.base import alike, far_behind, simpler_unless_worse
-from crowdsift.solvers.ep.workers import PopulationSide, population_to
+from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior, population_to
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from weakref import ReferenceType
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import SidePrior, WorkerTypes
-    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.state import Settings
-    from crowdsift.solvers.ep.workers import WorkerPrior
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: of runs that differ by less, the one with the first start is taken

@@ -6,28 +6,31 @@ site between them. All sites move in parallel, damped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
-from crowdsift.engines.grid import RELIABILITY_ONLY, GridSites, PairVariances, SitePass, WorkerTypes
-from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.items import learned_effect, loopy_bp, spectral_scores
+from crowdsift.engines.base import Engine, required
+from crowdsift.engines.grid import (
+    RELIABILITY_ONLY,
+    GridSites,
+    PairVariances,
+    RunSites,
+    SidePrior,
+    SitePass,
+    SiteSystem,
+    WorkerTypes,
+)
+from crowdsift.solvers.convergence import Progress, StoppingRule
+from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod, learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import RunSites, SidePrior, SiteSystem
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod
     from crowdsift.votes.covariates import Design
 
 _STAGE_ONE = 1e-3  # change of standardised scores that ends stage 1; only in stage 2 may precisions be negative

@@ -9,22 +9,18 @@ votes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.fused import FusedSites, SummedSites, TypeMarginals
-from crowdsift.engines.grid import WorkerPoints, mirrored
+from crowdsift.engines.fused import FusedSites, ReliabilitySummary, SummedSites, TypeMarginals
+from crowdsift.engines.grid import TypeSites, WorkerPoints, WorkerPriors, WorkerTypes, mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.fused import ReliabilitySummary
-    from crowdsift.engines.grid import TypeSites, WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.workers import WorkerPrior
 

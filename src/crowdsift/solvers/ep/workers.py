@@ -13,20 +13,18 @@ of scale 1, and t² may be 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SiteUpdate, WorkerTypes, mirrored
 from crowdsift.errors import RequestError
 from crowdsift.numeric.random_effects import RandomEffects, mean_at, within_reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import SiteUpdate
     from crowdsift.numeric import Vector
 
 
