@@ -12,7 +12,8 @@ from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dimensions import Part
 from crowdsift.models import model
-from crowdsift.solvers.ep.terms.dimensions import Setting, leading_residual
+from crowdsift.solvers.ep.terms import dimensions
+from crowdsift.solvers.ep.terms.dimensions import Setting, begin, leading_residual, run
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -52,6 +53,10 @@ def there(x: np.ndarray) -> DeviceVector:
         lambda x, y: (x[:, None] * y - np.eye(3)).sum(axis=0),
         lambda x, y: np.linalg.norm(x[:, None] * y, axis=0) / np.maximum((x[:, None] + y).sum(axis=0), 1.0),
         lambda x, y: (x[:, None] * y)[1:, 0] + (x[:, None] * y).size + (x[:, None] * y).ndim,
+        lambda x, y: np.eye(3)[:2] @ (x[:, None] * y),
+        lambda x, y: np.stack([x, np.roll(x, 1)], axis=1) @ np.ones((2, 4)),
+        lambda x, y: np.einsum("i,i->", x, x) + np.einsum("i,j->ij", x, x),
+        lambda x, y: np.linalg.inv(np.eye(3) + x[:, None] * x) * np.linalg.slogdet(np.eye(3) + x[:, None] * x)[1],
     ],
 )
 def test_as_arrays(work):
@@ -117,3 +122,21 @@ def test_the_test_of_residuals_stays_on_the_device(monkeypatch):
     assert type(found[1][0]) is DeviceVector
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-5, atol=1e-6)
+
+
+def test_positions_and_weights_stay_on_the_device(monkeypatch):
+    rng, votes = np.random.default_rng(3), draw_votes(0.3, 0.8, seed=3, each=3, workers=3, contexts=2, items=4)
+    K, S = votes.n_items, votes.n_workers
+    one = begin(rng.normal(size=K), np.full(K, 0.3), rng.normal(size=(S, 2)), np.full((S, 2), 0.4))
+    start = one.extended(rng.normal(size=K))
+    monkeypatch.setattr(dimensions, "MAX_DENSE_ROWS", 0)
+    found = []
+    for made in (choose_engine("cpu", votes), engine(votes, 1, device="cpu")):
+        setting = Setting(made.dimensions, np.zeros(S), False, made.facts.component)
+        found.append(run(setting, start, most=3))
+        monkeypatch.setattr(vectors, "stays", lambda device, length: True)
+    for name in ("positions", "covariance", "weights", "second", "shares"):
+        plain, there = (getattr(each, name) for each in found)
+        assert type(there) is np.ndarray
+        np.testing.assert_allclose(there, plain, rtol=1e-5, atol=1e-6)
+    assert found[1].bound == pytest.approx(found[0].bound, rel=1e-6)

@@ -406,10 +406,9 @@ class TorchDimensions:
             a, M, shares, population, evidence = _moments(A, b, there, x.shape[1], self.voters)
         bound = float(value.sum() + evidence)
         system = TorchBlocks(self, x.shape[1], a, M, at)
-        weights, second = to_host(a), to_host(M)
-        return DimensionUpdate(
-            weights, second, to_host(shares), to_host(population), bound, to_host(system.rhs), system
-        )
+        weights, second, shares_there = (to_solver(each, a.shape[1]) for each in (a, M, shares))
+        rhs = to_solver(system.rhs, x.shape[1])
+        return DimensionUpdate(weights, second, shares_there, to_host(population), bound, rhs, system)
 
     def residuals(
         self, positions: Vector, weights: Vector, width: Vector, taken: Vector, ties: bool, part: int
@@ -729,7 +728,7 @@ class TorchBlocks(TorchOperator):
         return self._diagonal
 
     def diagonal(self) -> Vector:
-        return to_host(self._diagonal)
+        return to_solver(self._diagonal, self.rhs.shape[1])
 
     def pairs(self) -> WeightedPairs:
         """Return a D x D block per pair; see the protocol."""

@@ -47,7 +47,7 @@ def on_device(values: Any) -> bool:
 def to_device(values: Any, device: torch.device) -> Tensor:
     """Return numbers in double precision on a device; those already there are not copied."""
     if isinstance(values, DeviceVector):
-        return values.tensor.to(torch.float64)
+        return values.tensor.to(torch.float64).contiguous()
     held = np.asarray(values, np.float64, order="C")
     if device.type == "cuda" and held.size >= _MANY:
         pinned = torch.empty(held.shape, dtype=torch.float64, pin_memory=True)
@@ -149,13 +149,13 @@ class DeviceVector(NDArrayOperatorsMixin):
         self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
     ) -> Any:
         """Return the result of a NumPy operation on vectors of equal length and numbers."""
-        flat = ufunc is not np.matmul or all(getattr(x, "ndim", 0) == 1 for x in given)
-        work = _UFUNCS.get(ufunc) if method == "__call__" and not named and flat else None
+        here = ufunc is not np.matmul or all(_travels(x) for x in given)
+        work = _UFUNCS.get(ufunc) if method == "__call__" and not named and here else None
         found = None if work is None else DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
         if found is None:
             named |= {"out": _hosted(out)} if out else {}
             found = getattr(ufunc, method)(*_hosted(given), **_hosted(named))
-        elif ufunc is np.matmul:
+        elif not found.ndim:
             return found.tensor.item()
         if not out:
             return found
@@ -184,6 +184,11 @@ def _tensor(value: Any, like: Tensor) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(value)).to(like.device)
     number = np.asarray(value).item()
     return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
+
+
+def _travels(value: Any) -> bool:
+    """Return whether a factor of a product is on the device, or small enough to be sent there."""
+    return isinstance(value, DeviceVector) or value.ndim == 1 or value.size < _LONG
 
 
 def _hosted(value: Any) -> Any:
@@ -222,10 +227,25 @@ def _clipped(x: Any, low: float, high: float, **named: Any) -> Any:
     return DeviceVector(x.tensor.clamp(float(low), float(high))) if plain else None
 
 
-def _joined(parts: Any, **named: Any) -> Any:
-    if named or not all(isinstance(part, DeviceVector) for part in parts):
+def _together(work: Callable[..., Tensor]) -> Callable[..., Any]:
+    def joined(parts: Any, axis: int = 0) -> Any:
+        if not all(isinstance(part, DeviceVector) for part in parts):
+            return None
+        return DeviceVector(work([part.tensor for part in parts], axis))
+
+    return joined
+
+
+def _einsum(subscripts: str, *given: Any) -> Any:
+    if not all(isinstance(x, DeviceVector) for x in given):
         return None
-    return DeviceVector(torch.cat([part.tensor for part in parts]))
+    found = torch.einsum(subscripts, *(x.tensor for x in given))
+    return DeviceVector(found) if found.dim() else found.item()
+
+
+def _log_determinants(x: DeviceVector) -> Any:
+    sign, size = torch.linalg.slogdet(x.tensor)
+    return DeviceVector(sign), DeviceVector(size)
 
 
 def _power(x: Tensor, k: Tensor) -> Tensor:
@@ -257,7 +277,7 @@ _UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {
     np.logical_and: torch.logical_and,
     np.logical_not: torch.logical_not,
     np.bitwise_and: torch.bitwise_and,
-    np.matmul: torch.dot,
+    np.matmul: torch.matmul,
 }
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.zeros_like: _like(0.0),
@@ -271,5 +291,10 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.all: _reduced("all"),
     np.linalg.norm: _norm,
     np.clip: _clipped,
-    np.concatenate: _joined,
+    np.concatenate: _together(torch.cat),
+    np.stack: _together(torch.stack),
+    np.roll: lambda x, shift: DeviceVector(torch.roll(x.tensor, shift)),
+    np.einsum: _einsum,
+    np.linalg.inv: lambda x: DeviceVector(torch.linalg.inv(x.tensor)),
+    np.linalg.slogdet: _log_determinants,
 }

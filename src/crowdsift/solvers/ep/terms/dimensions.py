@@ -10,7 +10,7 @@ covariance matrix; beyond, a D x D block per item, and conjugate gradients.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -121,6 +121,12 @@ class State:
         K, D = self.positions.shape
         return np.ascontiguousarray(np.einsum("iaib->iab", self.covariance.reshape(K, D, K, D)))
 
+    def on_host(self) -> State:
+        """Return the state with arrays of NumPy in place of vectors that an engine keeps on a device."""
+        names = ("positions", "covariance", "weights", "second", "shares")
+        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in names}
+        return replace(self, **arrays)
+
     def penalty(self) -> float:
         """Return the divergence of the positions from their prior."""
         K, D = self.positions.shape
@@ -139,14 +145,14 @@ class State:
         else:
             one = self.covariance.reshape(K * D * K, D) @ R
             two = np.swapaxes(one.reshape(K, D, K * D), 1, 2).reshape(K * K * D, D) @ R
-            covariance = np.swapaxes(two.reshape(K, K * D, D), 1, 2).reshape(K * D, K * D)
+            covariance = np.ascontiguousarray(np.swapaxes(two.reshape(K, K * D, D), 1, 2).reshape(K * D, K * D))
         unfull = np.linalg.inv(full)
         crowd = self.crowd._replace(mean=self.crowd.mean @ full, precision=unfull @ self.crowd.precision @ unfull.T)
         log_determinant = self.log_determinant - 2.0 * K * float(np.linalg.slogdet(R)[1])
         return replace(
             self,
             positions=self.positions @ R,
-            covariance=np.ascontiguousarray(covariance),
+            covariance=covariance,
             weights=self.weights @ full,
             second=full.T @ self.second @ full,
             crowd=crowd,
@@ -211,7 +217,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
         )
         change = abs(bound - last) if iteration > held + 1 else np.inf
         if change < settled and exact == at_last and caution <= least:
-            return replace(state, converged=True)
+            return replace(state, converged=True).on_host()
         moved = change
         if change < max(_NEARLY, settled) and caution > least:
             caution, moved = max(caution - _CALMER, least), np.inf
@@ -219,7 +225,7 @@ def run(setting: Setting, state: State, held: int = 0, most: int = _MOST) -> Sta
         if iteration >= held:
             state = replace(state, crowd=_crowd(state.crowd, found.population, state.count))
         state = _standardised(_items(state, found.rhs, found.system, setting if exact else None))
-    return state
+    return state.on_host()
 
 
 def _crowd(before: Crowd, sums: Vector, D: int) -> Crowd:
@@ -269,23 +275,23 @@ def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -
         positions = (covariance @ rhs.reshape(-1)).reshape(K, D)
         return replace(state, positions=positions, covariance=covariance, log_determinant=log_determinant)
     diagonal = system.diagonal() + np.eye(D)
-    covariance = np.asarray(np.linalg.inv(diagonal), np.float64)
+    inverses: Any = np.linalg.inv(diagonal)
     x = state.positions
     r = rhs - x - system.multiply(x)
-    y = np.einsum("iab,ib->ia", covariance, r)
+    y = np.einsum("iab,ib->ia", inverses, r)
     p, size = y, float((r * y).sum())
-    end = 1e-6 * float((rhs * np.einsum("iab,ib->ia", covariance, rhs)).sum())
+    end = 1e-6 * float((rhs * np.einsum("iab,ib->ia", inverses, rhs)).sum())
     for _ in range(_STEPS):
         if size <= end:
             break
         Ap = p + system.multiply(p)
         step = size / float((p * Ap).sum())
         x, r = x + step * p, r - step * Ap
-        y = np.einsum("iab,ib->ia", covariance, r)
+        y = np.einsum("iab,ib->ia", inverses, r)
         size, before = float((r * y).sum()), size
         p = y + size / before * p
     log_determinant = float(np.linalg.slogdet(diagonal)[1].sum())
-    return replace(state, positions=x, covariance=covariance, log_determinant=log_determinant)
+    return replace(state, positions=x, covariance=inverses, log_determinant=log_determinant)
 
 
 def dense(system: Operator, K: int, D: int) -> Vector:
@@ -301,7 +307,8 @@ def dense(system: Operator, K: int, D: int) -> Vector:
 
 def _standardised(state: State) -> State:
     """Give the positions the second moments of their prior, which raises the bound."""
-    moments = (state.positions.T @ state.positions + state.blocks().sum(axis=0)) / len(state.positions)
+    squares = np.einsum("ia,ib->ab", state.positions, state.positions)
+    moments = (squares + state.blocks().sum(axis=0)) / len(state.positions)
     values, vectors = np.linalg.eigh(moments)
     return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
 
@@ -387,7 +394,8 @@ def leading_residual(
     operator = setting.passes.residuals(positions, weights, setting.width, taken, setting.ties, int(setting.part))
     degrees = operator.diagonal()
     scale = ((degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300)))[:, None]
-    q = np.stack([np.roll(arbitrary(K), c) for c in range(count)], axis=1) * (scale > 0)
+    start = arbitrary(K) * np.ones_like(degrees)  # on the device, where degrees are there
+    q = np.stack([np.roll(start, c) for c in range(count)], axis=1) * (scale > 0)
     q = q / np.maximum(np.linalg.norm(q, axis=0), 1e-300)
     basis, alphas, betas = [q], [], []
     for _ in range(min(steps, K - 1)):
