@@ -1,1 +1,1 @@
-"""What can be trusted in a fit: how far it depends on votes, workers, groups of votes and time."""
+"""How far a fit can be trusted: its dependence on votes, workers, groups of votes and time."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-_SURE = 0.95  # that no item is named by chance
-_MIN_ITEMS = 4  # shared, for an interval of a correlation
+_SURE = 0.95  # probability that no item is named by chance
+_MIN_ITEMS = 4  # shared items for an interval of a correlation
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,12 +30,12 @@ class Comparison:
     """How the scores of two fits agree.
 
     `correlation`: Pearson's correlation r of the scores of the shared items, with its interval (Fisher's); `corrected`:
-    r/√(R₁R₂), the correlation of the true scores, with the limits of r divided likewise. Above 1 where the scores agree
-    more than their errors would let them; `reliability`: R of each fit: the share of the variance of its scores, over
+    r/√(R₁R₂), the correlation of the true scores, with the limits of r divided likewise. It exceeds 1 if the scores
+    agree more than their errors suggest; `reliability`: R of each fit: the share of the variance of its scores, over
     the shared items, that is not error; `items`: a row for every shared item: its score in each fit in units of the
-    true standard deviation there, their difference with its standard error, z, and whether it differs. It is 95 % sure
-    that no item is named whose scores agree; `only_first`, `only_second`: items that one fit has alone; `level`: that
-    of the intervals; `same_votes`: whether both fits use the same votes, whose errors are not independent: nothing is
+    true standard deviation there, their difference with its standard error, z, and whether it differs. With 95 % no
+    item is named whose scores agree; `only_first`, `only_second`: items in only one of the fits; `level`: the level of
+    the intervals; `same_votes`: whether both fits use the same votes, whose errors are not independent: nothing is
     corrected, and no item is tested.
     """
 
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def differing(self) -> list[Any]:
-        """The items that differ, the farthest apart first."""
+        """Return the items that differ, largest difference first."""
         found = np.flatnonzero(self.items["differs"])
         order = found[np.argsort(-np.abs(self.items["z"][found]), kind="stable")]
         return list(self.items["item"][order].tolist())
@@ -117,7 +117,7 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     first, second
         Fits, or folders of saved fits.
     level
-        That of the intervals of the correlations.
+        The level of the intervals of the correlations.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
 
 
 def _loaded(fit: Any) -> Fit:
-    """Return a fit, loaded where a folder is named; refuse one without intervals."""
+    """Return a fit, loaded if a folder is given; raise an error for one without intervals."""
     from crowdsift.fitting import load
     from crowdsift.results.fit import Fit
 

@@ -1,24 +1,24 @@
-"""Workers who answer alike beyond what the items explain, and those who only repeat themselves.
+"""Workers whose answers agree more than the items explain, and those who repeat themselves.
 
 Given scores and reliabilities the votes of two workers on the same pair of items are independent. With e = (y -
 p)/√(p(1-p)), the residual of a vote in units of its deviation, products e·e' of two votes on the same pair have the
 mean 0 and the variance 1. If one vote copies the other with probability c and both are equally sure, the derivative of
 the log-likelihood in c at 0 is such a product. Their sum is therefore the locally most powerful statistic, and
-unexpected answers count most. Its chance is found by a saddle point, since sums of few products are not normal. More
-than this, and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from one
-source. Votes of one worker on the same pair are compared in the same way: a judge that gives the same answer to the
-same question each time adds nothing by being asked again.
+unexpected answers count most. Its distribution by chance comes from a saddle-point approximation, since sums of few
+products are not normal. A sum above this, and above that of most workers on their pairs, means that answers were
+copied, or come from one source. Votes of one worker on the same pair are compared in the same way: a judge that gives
+the same answer to the same question each time adds nothing by being asked again.
 
-A cell holds the votes of one worker on one pair of items. All workers may judge a pair otherwise than its scores imply;
-then all who voted on it agree without copying. So every pair of items has an effect u ~ N(0, s²) on the logit, s² from
+A cell holds the votes of one worker on one pair of items. All workers may judge a pair differently from its scores;
+then their votes on it agree without copying. So every pair of items has an effect u ~ N(0, s²) on the logit, s² from
 all votes, which is estimated for two workers from the votes of the others.
 
-Where two workers take answers from one source, a pair of items has an opinion o of which each of their votes is a copy
-with probability a, and else their own. Against independent workers the log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) -
-log(P(k) P'(l)) of k and l votes for the first item is the most powerful statistic for that a. Disagreement counts
-against copying, and agreement on unexpected answers counts most. An independent worker may be consistent: with
-probability ρ all its votes on a pair are the same. It is careful or not, as likely the one as the other: without slips
-two workers agree more often on clear pairs, with slips they agree more often on unexpected answers.
+If two workers take answers from one source, a pair of items has an opinion o of which each vote is a copy with
+probability a, and otherwise the worker's own answer. Against independent workers the log ratio log(Σ_o P(o) Q(k|o)
+Q'(l|o)) - log(P(k) P'(l)) of k and l votes for the first item is the most powerful statistic for that a. Disagreement
+counts against copying, and agreement on unexpected answers counts most. An independent worker may be consistent: with
+probability ρ all its votes on a pair are the same. It is careful or not, with equal probability: without slips two
+workers agree more often on clear pairs, with slips they agree more often on unexpected answers.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
     Again = Callable[[Codes], "Alike"]
 
-_CLOSER = 400  # pairs of workers whose chance is found by a saddle point
-_OUTCOMES = 2_000_000  # of their votes, at most
-_BATCH = 200_000  # outcomes whose chances are found together
-_HASH = 1_000_003  # a prime
-_FEWEST = 5  # votes that two workers share
-_MOST = 50_000_000  # pairs of votes that are looked at
-_MANY = 20  # pairs of workers from which a spread can be estimated
-_LEAST = 0.1  # of answers: a mean product is about the share that is copied, and a taste is less
+_CLOSER = 400  # pairs of workers whose probability by chance comes from a saddle point
+_OUTCOMES = 2_000_000  # most outcomes of their votes
+_BATCH = 200_000  # outcomes whose probabilities are computed together
+_HASH = 1_000_003  # a prime for hash codes
+_FEWEST = 5  # least votes that two workers share
+_MOST = 50_000_000  # most pairs of votes that are examined
+_MANY = 20  # least pairs of workers to estimate a spread
+_LEAST = 0.1  # least mean product: it is about the share of copied answers, and that of a shared taste is lower
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
 _NORMAL_MAD = 0.6745  # of a normal distribution
-_IDENTICAL = 0.9  # of the pairs of items that two workers share, for their answers to be identical
-_STRICTER = 10  # times smaller a chance for identical answers than for those that are alike
-_CHANCE = 0.005  # that some pair is named by chance; that some group is; that some worker is
-_NEAR, _LOOKS = 2.0, 6  # groups below the bound that are examined again
-_LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of a group looked at
+_IDENTICAL = 0.9  # least share of shared pairs with identical answers for a test of identity
+_STRICTER = 10  # factor between the probabilities by chance for similar and for identical answers
+_CHANCE = 0.005  # probability that some pair is named by chance; the same for groups, and for workers
+_NEAR, _LOOKS = 2.0, 6  # distance from the bound of groups that are tested again, and how many of these
+_LINKS, _SEEDS, _LARGEST = 200, 40, 8  # most pairs, starts of groups, and workers per group that are examined
 
 
 class Copying(NamedTuple):
     """Workers who copy each other or repeat themselves.
 
-    `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z, the surest first; only
-    those too alike to be chance; `repeats`: workers who voted on the same items again: repeated (pairs of votes by the
-    same worker), agreement, expected, z, the surest first; only those too alike to be chance; `groups`: workers who are
-    linked by such pairs, and groups who are too alike as a whole.
+    `pairs`: pairs of workers: shared (pairs of votes on the same items), agreement, expected, z, surest first, only
+    those that agree too often to be chance; `repeats`: workers who voted on the same items again: repeated (pairs of
+    votes by the same worker), agreement, expected, z, surest first, only those that agree too often to be chance;
+    `groups`: workers who are linked by such pairs, and groups who agree too often as a whole.
     """
 
     pairs: Table
@@ -81,7 +81,7 @@ class Copying(NamedTuple):
 
 
 def copying(fit: Fit) -> Copying:
-    """Find workers who answer too much alike; see `Fit.copying`."""
+    """Return workers whose answers agree too often; see `Fit.copying`."""
     votes = fit.votes
     if votes is None:
         raise RequestError("a fit that was loaded does not hold its votes; fit them again")
@@ -98,7 +98,7 @@ def copying(fit: Fit) -> Copying:
     effects = Effects(cells, _repeated(cells, rho))
     own, shared = _within(cells, effects), _between(cells, rho, effects, *_often(cells))
     between = _tested(shared, cells, votes.n_workers, rho)
-    if len(between.z) < _MANY:  # too few to learn what honest workers have in common
+    if len(between.z) < _MANY:  # too few to estimate what honest workers have in common
         between = between._replace(z=np.zeros(len(between.z)))
     alike = np.maximum(between.z, _identical(shared, between, cells, votes.n_workers))
     pairs = _too_alike(between._replace(z=alike), votes.workers)
@@ -119,11 +119,11 @@ def _probability(fit: Fit, votes: Comparisons) -> Vector:
 
 
 class _Pairs(NamedTuple):
-    """Pairs of cells of two workers, or of one: how alike their votes are, and by chance.
+    """Pairs of cells of two workers, or of one: the agreement of their votes, and that by chance.
 
     `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree, `product` the sum of the
-    products of their residuals, of that `mean` and `variance`. `cells` are the two cells, `p` their probabilities by
-    what others think of the pair of items, which leave a variance of `left` to its effect.
+    products of their residuals, with its `mean` and `variance`. `cells` are the two cells, `p` their probabilities
+    given the votes of others on the pair of items, and `left` the remaining variance of its effect.
     """
 
     one: NDArray[np.int64]
@@ -145,9 +145,9 @@ def _repeated(cells: Cells, rho: Vector) -> Vector:
 
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
-    """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores."""
-    # Every worker has an opinion of every pair of items, independent of other workers. The mean product of its
-    # residuals, in [0, 1]; that of the median worker counts as 20 more pairs of votes.
+    """Return ρ of workers: the similarity of two of their votes on one pair beyond the scores."""
+    # Every worker has an opinion on every pair of items, independent of other workers. ρ is the mean product of the
+    # worker's residuals, in [0, 1]; that of the median worker counts as 20 more pairs of votes.
     product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))
     voted = size > 0.0
     usual = float(np.median(product[voted] / size[voted])) if voted.any() else 0.0
@@ -155,9 +155,9 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
 
 
 def _often(cells: Cells) -> tuple[Codes, Codes]:
-    """Return pairs of cells on the same items, of workers who may share `_FEWEST` votes."""
-    # In a large crowd most pairs of workers share one vote. They are left out by sums over hash codes of pairs of
-    # workers: a sum is at least what any pair with that code shares.
+    """Return pairs of cells on the same items, of workers who may share at least `_FEWEST` votes."""
+    # Among many workers most pairs share one vote. They are left out by sums over hash codes of pairs of workers: a sum
+    # is an upper bound for every pair with that code.
     i, j = _pairs_within(cells.unit)
     code = (cells.worker[i] * _HASH + cells.worker[j]) % (2 * len(i) + 1)
     shared = np.bincount(code, cells.votes[i] * cells.votes[j])
@@ -193,7 +193,7 @@ def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) ->
 
 
 def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> Vector:
-    """Return z of identical answers of tested pairs of workers, by no others; 0 if by chance."""
+    """Return z of identical answers of tested pairs of workers, without others' votes; 0 if by chance."""
     i, j = pairs.cells
     same = (cells.votes[i] == cells.votes[j]) & (cells.wins[i] == cells.wins[j])
     at = np.searchsorted(wanted := tested.one * n_workers + tested.two, key := pairs.one * n_workers + pairs.two)
@@ -257,9 +257,9 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
 
 
 def _by_others(cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]) -> Alike:
-    """Return how much alike a group is, given the votes of workers outside it."""
-    # Where some copy each other, the others of the group are no witnesses. A stranger who agrees with one copy agrees
-    # with all: so every member is compared with the rest as with one.
+    """Return the similarity of a group, given the votes of workers outside it."""
+    # If some workers copy each other, the others of the group are not independent evidence: a stranger who agrees with
+    # one copy agrees with all. So every member is compared with the rest as a whole.
     outside = ~np.isin(cells.worker, group)
     effects = Effects(cells, _repeated(cells, rho), outside)
     inside = np.isin(shared.one, group) & np.isin(shared.two, group)
@@ -275,7 +275,7 @@ def _by_others(cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group
 
 
 def _on_many_pairs(group: list[int], cells: Cells, rho: Vector, effects: Effects) -> bool:
-    """Return whether a group is alike by enough, and not on one pair of items alone."""
+    """Return whether a group is similar enough, and on more than one pair of items."""
     inside = np.flatnonzero(np.isin(cells.worker, group))
     pairs = _between(cells, rho, effects, *(inside[at] for at in _pairs_within(cells.unit[inside])))
     unit = np.unique(cells.unit[pairs.cells[0]], return_inverse=True)[1].reshape(-1)
@@ -303,10 +303,10 @@ class _Tested(NamedTuple):
 def _tested(
     pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector, known: tuple[float, float] | None = None
 ) -> _Tested:
-    """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd."""
-    # All pairs of workers can agree beyond the scores, for example on items that are easier than their scores say. This
-    # common part is subtracted: the median of the mean products if it is above 0, and the spread of sums beyond chance
-    # if there are enough pairs to estimate it (or as `known`).
+    """Return pairs of workers with tests of their similarity beyond chance and beyond all workers'."""
+    # All pairs of workers may agree beyond the scores, for example on items that are easier than their scores suggest.
+    # This common part is subtracted: the median of the mean products if it is above 0, and the spread of sums beyond
+    # chance if there are enough pairs to estimate it (or as `known`).
     key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
     above = pairs.product - pairs.mean
@@ -322,7 +322,7 @@ def _tested(
     z = np.where(excess < _LEAST * variance, np.minimum(z, 0.0), z)
     order = np.argsort(unit, kind="stable")
     starts = np.searchsorted(unit[order], np.arange(len(key) + 1))
-    far = enough[np.argsort(-z[enough], kind="stable")][:_CLOSER]  # a normal z is larger, as a rule
+    far = enough[np.argsort(-z[enough], kind="stable")][:_CLOSER]  # a normal z is usually larger
     rest = np.setdiff1d(enough, far)
     z[rest] = np.minimum(z[rest], 0.0 if not len(far) else max(float(z[far].min()), 0.0))
     far = far[z[far] > 1.0]
@@ -334,7 +334,7 @@ def _tested(
 
 
 def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
-    """Return the pairs too much alike to be chance, the surest first."""
+    """Return the pairs that agree too often to be chance, surest first."""
     bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
     chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
@@ -351,7 +351,7 @@ def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
 
 
 def _spread(z: Vector) -> float:
-    """Return how much wider than chance most z are, by the median of absolute deviations."""
+    """Return the spread of most z relative to chance, by the median of absolute deviations."""
     if len(z) < _MANY:
         return 1.0
     return max(float(np.median(np.abs(z - np.median(z)))) / _NORMAL_MAD, 1.0)
@@ -360,8 +360,9 @@ def _spread(z: Vector) -> float:
 def _chances(
     cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector, z: Vector
 ) -> Vector:
-    # `runs`: the rows of `pairs` of every worker, or of every two workers; `excess`, `z`: their sums of products above
-    # the mean, and the z of these if they were normal, which is the answer where outcomes are too many.
+    # `runs` are the rows of `pairs` of every worker, or of every two workers; `excess` and `z` are their sums of
+    # products above the mean, and the z of these under a normal distribution, which is returned if there are too many
+    # outcomes.
     result = z.copy()
     same = bool((pairs.cells[0] == pairs.cells[1]).all())
     outcomes_of = np.round(cells.votes[np.stack(pairs.cells)]).astype(np.int64) + 1
@@ -400,14 +401,14 @@ def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list
 
 
 def _own_outcomes(cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector) -> tuple[Vector, Vector]:
-    """Return values and chances of the products of a worker's votes on every pair of items."""
+    """Return values and probabilities of the products of a worker's votes on every pair of items."""
     chance = outcomes(cells, at, p, rho).alone
     k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[at])[:, None])
     return _own_products(k, cells.votes[at][:, None], p[:, None]), chance
 
 
 class Alike(NamedTuple):
-    """How much alike a group is: Σz/√pairs of all, and the z of every member against the rest."""
+    """The similarity of a group: Σz/√pairs of all, and the z of every member against the rest."""
 
     whole: float
     own: Vector
@@ -421,10 +422,10 @@ def bound_of(cases: int) -> float:
 def alike_as_a_whole(
     one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
 ) -> list[list[int]]:
-    """Return groups of three or more workers who together are too much alike to be chance."""
-    # Under independence the sums of different pairs are uncorrelated, also where they have a worker in common:
-    # Σz/√pairs is about normal, and the chance is shared by all groups of a size. Groups that come near it are looked
-    # at again by what those outside imply (`by_others`).
+    """Return groups of three or more workers who together agree too often to be chance."""
+    # Under independence the sums of different pairs are uncorrelated, even if they have a worker in common: Σz/√pairs
+    # is about normal, and all groups of a size share the probability by chance. Groups close to the bound are tested
+    # again given the votes of others (`by_others`).
     if not len(alike):
         return []
     order = np.argsort(-alike, kind="stable")[:_LINKS]
@@ -458,7 +459,7 @@ def alike_as_a_whole(
 
 
 def _grown(z: Vector, known: Vector, members: list[int], bounds: dict[int, float]) -> tuple[float, list[int]]:
-    """Return how far the best group grown from two workers is beyond its bound, and the group."""
+    """Return the distance of the best group, grown from two workers, above its bound, and the group."""
     best: tuple[float, list[int]] = (-np.inf, [])
     while len(members) + 1 in bounds and len(members) < len(z):
         gain = z[members].sum(axis=0)
@@ -471,8 +472,8 @@ def _grown(z: Vector, known: Vector, members: list[int], bounds: dict[int, float
 
 
 def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[int]:
-    """Return the group without members not clearly alike to the rest; empty below three."""
-    # Who has left is a witness of what others think.
+    """Return the group without members who are not clearly similar to the rest; empty below three."""
+    # A worker who left becomes a witness for the others.
     while len(members) > 2:
         own = by_others(members).own
         if own.min() > bound:
@@ -502,12 +503,12 @@ def linked(pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]) 
     return tuple(tuple(sorted(group, key=str)) for group in ordered)
 
 
-MARGIN = 0.1  # residuals are those of probabilities no surer than this: anybody may slip
-SLIP = 0.01  # nor are the probabilities themselves surer than this
-_MAX_EFFECT = 3.0  # of an effect of a pair of items, in logits
-MAX_VOTES = 100.0  # of a cell: tables of its outcomes must not grow with weights
-_COPIED = 0.5**0.5  # of the answers of each are copies: every second one of both is from the source
-_EXPLAINED = 0.6  # correlation of two honest workers' unexpected answers, at most
+MARGIN = 0.1  # probabilities for residuals are at least this far from 0 and 1, since anybody may slip
+SLIP = 0.01  # the probabilities themselves are at least this far from 0 and 1
+_MAX_EFFECT = 3.0  # largest effect of a pair of items, in logits
+MAX_VOTES = 100.0  # most votes of a cell: tables of its outcomes must not grow with weights
+_COPIED = 0.5**0.5  # share of each worker's answers that are copies: every second pair of answers is from the source
+_EXPLAINED = 0.6  # largest correlation of two honest workers' unexpected answers
 
 
 class Cells(NamedTuple):
@@ -522,7 +523,7 @@ class Cells(NamedTuple):
 
 def cells_of(votes: Comparisons, p: Vector) -> Cells:
     """Return the decided votes by pair of items and worker, in the order of pairs."""
-    # Votes beyond `MAX_VOTES` of a cell are scaled down to it, with the same share of wins.
+    # Cells with more than `MAX_VOTES` votes are scaled down to it, with the same share of wins.
     decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
     first, second = votes.first[decided], votes.second[decided]
     y, q = (for_lower(first, second, x[decided]) for x in (votes.outcome, p))
@@ -539,23 +540,23 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
 
 
 def careful(p: Vector) -> Vector:
-    """Return probabilities bounded by `MARGIN`, since every worker slips at times."""
+    """Return probabilities at least `MARGIN` away from 0 and 1, since every worker slips at times."""
     return np.clip(p, MARGIN, 1.0 - MARGIN)
 
 
 def residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
-    """Return the sum of the residuals of a cell, each of variance 1."""
+    """Return the sum of the residuals of a cell, each with variance 1."""
     return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
 
 
 class Effects:
-    """Effects of pairs of items, by the votes of all but one or two workers.
+    """Effects of pairs of items, from the votes of all except one or two workers.
 
     With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance s²/(1 + s²I), one step
     of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
 
-    `repeated`: the number of equal votes of a cell that count as one, for workers who repeat their own answers.
-    `variance`: s².
+    `repeated` is the number of equal votes of a cell that count as one, for workers who repeat their answers;
+    `variance` is s².
     """
 
     def __init__(self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None) -> None:
@@ -571,7 +572,7 @@ class Effects:
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
     def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
-        """Return probabilities of cells given votes of others, and the variance left."""
+        """Return probabilities of cells given the votes of others, and the remaining variance."""
         unit = self._cells.unit[cells[0]]
         residual: Vector = self._residual_sum[unit].astype(np.float64)
         weight: Vector = self._weight_sum[unit].astype(np.float64)
@@ -588,10 +589,10 @@ class Effects:
 
 
 class Outcomes(NamedTuple):
-    """Of every cell and 0 to n votes for the first item: chances and log chances given o.
+    """Probabilities and log probabilities, given o, of 0 to n votes for the first item in every cell.
 
-    `alone` are those of a worker who does not copy, `first` and `second` of one whose source prefers the first item, or
-    the second; 0 beyond the n votes of a cell. `seen` is how many votes for the first item there are.
+    `alone` is for a worker who does not copy, `first` and `second` for one whose source prefers the first item, or the
+    second; entries beyond the n votes of a cell are 0. `seen` is the number of votes for the first item.
     """
 
     alone: Vector
@@ -631,8 +632,8 @@ def ratio_z(
     """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
     `cells`, `at`: the votes, and the cells of two workers, row by row of one pair of items; `p`, `left`: their
-    probabilities, and the variance of what others leave open of the pair's effect; `common`: the share of answers that
-    any two workers of the crowd have from one source.
+    probabilities, and the variance of the pair's effect given the votes of others; `common`: the share of answers that
+    any two workers take from one source.
     """
     slow = careful(p[0]), careful(p[1])
     one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))
@@ -652,7 +653,7 @@ def ratio_z(
 def _by_chance(
     cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector], left: Vector, rho: Vector
 ) -> Vector:
-    """Return chances of all outcomes of two cells, over two points of the effect of their pair."""
+    """Return probabilities of all outcomes of two cells, over two points of the effect of their pair."""
     tables: list[Vector] = []
     for step in (np.sqrt(left), -np.sqrt(left)) if left.any() else (np.zeros(1),):
         moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
@@ -663,10 +664,10 @@ def _by_chance(
 
 
 def ratio_with_group(cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector) -> float:
-    """Return the z of one worker's log ratios given the answers of a group on shared pairs."""
-    # The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given these the worker's
-    # own votes are as if alone, whoever of the group is alike. `cells`, `mine`, `others`: the votes, the worker's
-    # cells, one a pair of items, and those of the others in the group.
+    """Return the z of one worker's log ratios given a group's answers on shared pairs."""
+    # The others of the group give evidence on the source's opinion: P(o) becomes P(o | their votes). Given these the
+    # worker's votes are independent of which members copy. `cells`, `mine`, `others`: the votes, the worker's cells,
+    # one a pair of items, and those of the others in the group.
     odds = np.zeros(int(cells.unit.max()) + 1)
     met = np.zeros(len(odds), bool)
     if not len(others):
@@ -696,11 +697,11 @@ def _outer(one: Vector, two: Vector) -> Vector:
 
 def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
     """Return the z of identical answers of two workers."""
-    # The chance of identical answers is bounded from above for any effects of pairs of items. In a cell with one answer
-    # only, the bound is that of an answer that agrees as if its residual had a correlation of `_EXPLAINED` with the
-    # other. In a cell with both answers, it is that of the effect that makes this count most likely. So no other worker
-    # is needed to explain the pair of items. `cells`, `one`, `two`: the votes, and the cells of the two workers, row by
-    # row of one pair of items.
+    # The probability of identical answers is bounded from above for any effects of pairs of items. In a cell with one
+    # answer only, the bound is that of an answer that agrees as if its residual had a correlation of `_EXPLAINED` with
+    # the other. In a cell with both answers, it is that of the effect that makes this count most likely. So no other
+    # worker is needed to explain the pair of items. `cells`, `one`, `two`: the votes, and the cells of the two workers,
+    # row by row of one pair of items.
     n, k = cells.votes[one], cells.wins[one]
     same = (n == cells.votes[two]) & (k == cells.wins[two])
     answer = np.minimum(*(np.where(k > 0.0, p[at], 1.0 - p[at]) for at in (one, two)))
@@ -715,6 +716,6 @@ def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p:
 
 
 def _most_likely(n: float, k: float) -> float:
-    """Return the largest probability of k of n votes that any probability of a vote gives."""
+    """Return the largest probability of k of n votes under any probability of a vote."""
     ways = lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0)
     return min(exp(ways + k * log(k / n) + (n - k) * log1p(-k / n)), 1.0)

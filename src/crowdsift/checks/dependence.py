@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-MOST_ITEMS = 1_000  # whose curvature is inverted
-MIN_GROUPS = 20  # groups, below which the sandwich is too small by far
-_LEAST = 1e-6  # of the largest variance
-_NUMBERS = 10_000_000  # sums by group and item that are held at a time
+MOST_ITEMS = 1_000  # most items whose curvature is inverted
+MIN_GROUPS = 20  # least groups: with fewer, the sandwich is far too small
+_LEAST = 1e-6  # relative to the largest variance
+_NUMBERS = 10_000_000  # sums by group and item in memory at a time
 
 
 def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
@@ -59,11 +59,11 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
 
 
 def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
-    """Return the fields of a fit that its rows change: intervals of groups, drift over time."""
+    """Return the fields of a fit that change with rows: intervals by groups, drift over time."""
     fields: dict[str, Any] = {}
     if rows is None:
         return fields
-    if rows.group is not None and fit.summary.get("group_effect"):  # its intervals know already
+    if rows.group is not None and fit.summary.get("group_effect"):  # its intervals already take groups into account
         groups = {"dependent_by": rows.grouped_by, "dependent_groups": len(np.unique(rows.group))}
         fields["summary"] = {**fit.summary, **groups}
     elif rows.group is not None:
@@ -75,9 +75,9 @@ def fields_of_rows(fit: Fit, rows: VoteRows | None) -> dict[str, Any]:
 
 
 def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
-    """Return the fields of a fit whose intervals take votes of one group as dependent."""
-    # In methods with workers the curvature is that with their slopes held fixed, and the method's own intervals become
-    # wider by what the sandwich is wider than this curvature says.
+    """Return the fields of a fit with intervals for dependent votes within groups."""
+    # In methods with workers the curvature holds their slopes fixed, and the method's own intervals are widened by the
+    # ratio of the sandwich to the variance from this curvature.
     votes, posterior = fit.votes, fit.posterior
     if votes is None or posterior is None or posterior.sd is None:
         raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
@@ -118,10 +118,10 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
 
 
 def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
-    """Represent a covariance about the means of components by the pairs of its precision."""
+    """Return a covariance about the means of components as the pairs of its precision."""
     # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a Laplacian, of weights
-    # that may be negative. Of fewer groups than items it has no inverse, and what is below a millionth of the largest
-    # variance is set to that.
+    # that may be negative. With fewer groups than items it has no inverse; variances below a millionth of the largest
+    # are raised to that.
     low: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     high, weight = list(low), [np.empty(0)]
     for each in np.unique(component):
@@ -167,16 +167,16 @@ def _table(fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd
     return Table({**old, **{name: column[order] for name, column in columns.items()}})
 
 
-_SURE = 0.95  # that no worker is named by chance
-_FEWEST = 10  # decided votes of a worker
+_SURE = 0.95  # probability that no worker is named by chance
+_FEWEST = 10  # least decided votes of a worker
 
 
 class Drift(NamedTuple):
     """Change of reliability from the first votes to the last.
 
-    `crowd_change`, `crowd_z`: relative change of everybody's slope, and its standard score; `workers`: worker, early
-    and late (logits a unit of score in the first and the second half of the time), z, and drifts: whether z is too
-    large to be chance for any worker.
+    `crowd_change`, `crowd_z`: relative change of the slope of all workers, and its standard score; `workers`: worker,
+    early and late (logits per unit of score in the first and the second half of the time), z, and drifts: whether z is
+    too large to be chance.
     """
 
     crowd_change: float
@@ -185,22 +185,22 @@ class Drift(NamedTuple):
 
     @property
     def drifting(self) -> list[Any]:
-        """The workers who drift, the surest first."""
+        """Return the workers who drift, surest first."""
         chosen = np.flatnonzero(self.workers["drifts"])
         order = chosen[np.argsort(-np.abs(self.workers["z"][chosen]), kind="stable")]
         return list(self.workers["worker"][order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, as `summary.json` holds them."""
+        """Return the figures in the form of `summary.json`."""
         named = [str(label) for label in self.drifting]
         return {"crowd_change": self.crowd_change, "crowd_z": self.crowd_z, "workers": named}
 
 
 def drift(fit: Fit, rows: VoteRows) -> Drift:
     """Test whether slopes change with time, by efficient scores."""
-    # With τ from -1 (the first vote) to 1 (the last one) in the order of time, a worker votes with probability σ((b +
+    # With τ from -1 (the first vote) to 1 (the last one) in order of time, a worker votes with probability σ((b +
     # δτ)d). Without drift U = Σ(y-p)τd has mean 0 and, b being estimated too, the variance ΣWτ²d² - (ΣWτd²)²/ΣWd², W =
-    # p(1-p); δ is U over this. For the crowd bτd stands for τd.
+    # p(1-p); δ is U over this. For all workers together, bτd takes the place of τd.
     votes = fit.votes
     if votes is None or rows.time is None:
         raise RequestError("drift needs the votes and a column of times")
@@ -243,7 +243,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
 def _efficient(
     unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
 ) -> tuple[Vector, Vector]:
-    """Return δ and its information in every unit, the slope being unknown, too."""
+    """Return δ and its information in every unit, with the slope unknown."""
 
     def total(values: Vector) -> Vector:
         return np.asarray(np.bincount(unit, values, count), np.float64)

@@ -1,4 +1,8 @@
-"""What single votes, and whole workers, do to the difference of two scores.
+"""Effects of single votes, and of whole workers, on the difference of two scores.
+
+¶ Scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed: for
+`bt` this is exact, for other methods close. Removing a vote moves them by a Newton step; one solve with the Hessian
+gives these steps for all votes.
 
 The scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed:
 `bt` is just this, other methods are close to it. Removing a vote moves them by a Newton step that one solve with the
@@ -25,12 +29,12 @@ if TYPE_CHECKING:
 
 _STEP = 1e-5  # for the slope of a probability at 0
 _TOLERANCE = 1e-4
-_LONG = 0.5  # a step that may lead too far
+_LONG = 0.5  # longest step that is trusted
 _MOST_STEPS = 50
 
 
 def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
-    """Return logits a unit of score, for every worker of the votes: 4 dP/dd at d = 0."""
+    """Return logits per unit of score for every worker of the votes: 4 dP/dd at d = 0."""
     model, table = model_of(fit), fit.worker_table
     count = votes.n_workers
     reliability = table["reliability"].astype(np.float64) if table.height else np.full(count, 0.0)
@@ -41,7 +45,7 @@ def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
 
 @dataclass(frozen=True)
 class ScoreModel:
-    """Votes with slopes, one row each, and the precision of the prior on scores.
+    """Votes with slopes, one row each, and the prior precision of scores.
 
     `first`, `second`, `outcome`, `slope`: one entry per row of votes; `n_items`: how many items there are; `prior`: λ.
     """
@@ -55,9 +59,9 @@ class ScoreModel:
 
     @staticmethod
     def of(fit: Fit, votes: Comparisons) -> ScoreModel:
-        """Return the model that stands for a fit; the codes are those of the votes."""
+        """Return the model that approximates a fit, in the codes of the votes."""
         prior = float(fit.parameters.get("penalty", 1.0))
-        if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled
+        if fit.population is not None:  # sift's prior has variance 1 before scores are scaled
             prior = float(fit.population.get("scale", 1.0)) ** 2
         return ScoreModel(
             votes.first.astype(np.int64),
@@ -78,7 +82,7 @@ class ScoreModel:
             if longest > _LONG:
                 step = step * self._size(scores, step, weight)
             scores = scores + step
-            if longest < _TOLERANCE:  # the next one would be of its square
+            if longest < _TOLERANCE:  # the error of the next step would be of its square
                 break
         return scores
 
@@ -89,10 +93,10 @@ class ScoreModel:
         return np.asarray(scores - np.linalg.solve(hessian - curvature, gradient))
 
     def effects(self, scores: Vector, weight: Vector, above: int, below: int) -> tuple[Vector, Vector, Vector]:
-        """Return the change of r_above - r_below without each vote, also linearly, and H."""
+        """Return the change of r_above - r_below without each vote, exact and linearised, and H."""
         # With x = e_first - e_second, g = β(y - p) and the leverage h = β²p(1-p) xᵀH⁻¹x the Newton step without the
-        # vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result, the same without leverage, adds up over
-        # votes that go together. The third is H.
+        # vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result, without leverage, adds up over votes
+        # that are removed together. The third is H.
         _, hessian = self.derivatives(scores, weight)
         inverse = np.linalg.inv(hessian)
         direction = inverse[above] - inverse[below]
@@ -105,7 +109,7 @@ class ScoreModel:
         return plain / (1.0 - leverage), plain, hessian
 
     def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, NDArray[np.int64]]:
-        """Return rows equal but for the worker as one, their weights, and the place of every row."""
+        """Return the votes with rows equal except for the worker joined, their weights, and each row's index."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         won = for_lower(self.first, self.second, self.outcome)
         keys = pair_keys(low, high, self.n_items)
@@ -119,7 +123,7 @@ class ScoreModel:
         return merged, held, place.astype(np.int64)
 
     def _size(self, scores: Vector, step: Vector, weight: Vector) -> float:
-        """Return the largest of 1, ½, ¼, ... of the step that does not lower the value."""
+        """Return the largest of 1, ½, ¼, ... times the step that does not lower the objective."""
         value, size = self._value(scores, weight), 1.0
         while size > 1e-6 and self._value(scores + size * step, weight) < value:
             size *= 0.5
@@ -131,7 +135,7 @@ class ScoreModel:
         return float(value - 0.5 * self.prior * scores @ scores)
 
     def derivatives(self, scores: Vector, weight: Vector) -> tuple[Vector, Vector]:
-        """Return gradient, and the Hessian of what is minimised."""
+        """Return gradient and Hessian of the objective to minimise."""
         k, one, two = self.n_items, self.first, self.second
         p = sigmoid(self.slope * (scores[one] - scores[two]))
         residual = weight * self.slope * (self.outcome - p)

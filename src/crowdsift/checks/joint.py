@@ -1,7 +1,7 @@
 """Statements about all items at once, from the joint posterior of their scores.
 
-Intervals that hold one by one with 90 % hold all together far more rarely: of ten independent ones in a third of the
-cases. Here the level is that of the whole statement.
+Intervals that each hold with 90 % hold together far more rarely: ten independent ones in a third of the cases. Here the
+level is that of the whole statement.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-MOST_ITEMS = 1_000  # of a component whose pairs are compared one by one
-_FEWEST, _MOST = 2_000, 20_000  # draws
-_NUMBERS = 200_000_000  # of pairs of items times draws
-_PART = 4_000_000  # numbers that are held at a time
-_MATRIX = 2_000  # items of a matrix of probabilities
-_PLACES = 4_001  # distances at which a steep probability is computed, interpolated between them
+MOST_ITEMS = 1_000  # most items of a component whose pairs are compared one by one
+_FEWEST, _MOST = 2_000, 20_000  # least and most draws
+_NUMBERS = 200_000_000  # most pairs of items times draws
+_PART = 4_000_000  # numbers in memory at a time
+_MATRIX = 2_000  # most items of a matrix of probabilities
+_PLACES = 4_001  # distances at which a steep probability is computed, with interpolation between them
 
 
 class JointErrors(NamedTuple):
     """Draws of the errors of scores about the mean of their component, one row per draw.
 
-    `sd` is that of every score, `variance` that of every difference, None where items are many and errors count as
-    independent.
+    `sd` has the standard deviations of scores, `variance` the variances of differences. It is None for many items,
+    whose errors count as independent.
     """
 
     draws: NDArray[np.float32]
@@ -105,7 +105,7 @@ def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:
 
 
 def win_matrix(fit: Fit) -> Vector:
-    """Return P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
+    """Return P(row preferred to column) by a random worker; see `Fit.win_matrix`."""
     table = fit.item_table
     if table.height > _MATRIX:
         raise RequestError(
@@ -128,9 +128,9 @@ def win_matrix(fit: Fit) -> Vector:
 
 
 def _of_distances(fit: Fit, at: Vector) -> Vector:
-    """Return P(first over second) by a worker of the crowd for sorted distances of scores."""
-    # The mean over the crowd is a smooth function of the distance, and expensive in a large crowd: for many distances
-    # it is interpolated by Chebyshev polynomials if their coefficients decay.
+    """Return P(first over second) by a random worker for sorted distances of scores."""
+    # The mean over workers is a smooth function of the distance, and expensive with many workers: for many distances it
+    # is interpolated by Chebyshev polynomials if their coefficients decay.
     from numpy.polynomial import Chebyshev
 
     for degree in (16, 64, 256):
@@ -155,9 +155,9 @@ def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
 
 
 def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
-    """Draw errors from the joint posterior of a component."""
+    """Return draws of errors from the joint posterior of a component."""
     # With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the mean. It has no
-    # inverse; 11ᵀ is added, and taken out of the draws by their mean.
+    # inverse, so 11ᵀ is added, and removed from the draws by subtracting their mean.
     k = len(rows)
     rng = np.random.Generator(np.random.PCG64(int(fit.summary.get("seed") or 0)))
     count = int(np.clip(_NUMBERS // k**2, _FEWEST, _MOST)) // 2
@@ -198,13 +198,13 @@ def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vecto
 
 
 def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
-    """Return the items that no other is clearly above: the best is among them at the level."""
-    # Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with c_i the quantile of
-    # the largest such ratio if i were equal to all others in truth. So the item that is truly the best leaves in at
-    # most 1 - level of the cases.
+    """Return the items that no other is clearly above; at the level, the best is among them."""
+    # Multiple comparisons with the best: item i is excluded if (m_j - m_i)/s_ij > c_i for some j, with c_i the quantile
+    # of the largest such ratio if i were equal to all others in truth. So the best item is excluded in at most 1 -
+    # level of the cases.
     k = len(score)
     shares = np.zeros(k, bool)
-    # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
+    # c is at least that of one comparison, and at most that of all of them separately (Bonferroni).
     least, most = _bonferroni(level, 1), _bonferroni(level, k - 1)
     for item in range(k):
         sd = errors.difference_sd(item)
@@ -226,8 +226,8 @@ def _bonferroni(level: float, count: int) -> float:
 
 def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
     """Return whether each item is above the next, all statements together at the level."""
-    # By the largest of all differences in standard deviations (Tukey), since it is the votes that choose who the
-    # neighbours are.
+    # By the largest of all differences in standard deviations (Tukey), since the votes decide which items are
+    # neighbours.
     k = len(score)
     above = np.zeros(k, bool)
     sd = np.array([errors.difference_sd(item)[item + 1] for item in range(k - 1)])
@@ -237,7 +237,7 @@ def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_
         return above
     scale = np.sqrt(np.maximum(errors.variance, 1e-300)).astype(np.float32)
     np.fill_diagonal(scale, np.inf)
-    largest = np.zeros(len(errors.draws) // 2, np.float32)  # the opposite draws have the same
+    largest = np.zeros(len(errors.draws) // 2, np.float32)  # draws with opposite sign have the same value
     part = max(_PART // len(largest), 1)
     for item in range(k - 1):
         for begin in range(item + 1, k, part):

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 PARTS = 5  # one part in this number is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
-_FEWEST = 50  # left-out votes
+_FEWEST = 50  # least left-out votes
 _CHUNK = 20_000
-_SMALL = 32  # items of components whose taus are taken together
+_SMALL = 32  # most items of components whose taus are computed together
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well a fit on four fifths of the votes predicted the rest.
+    """How well a fit to four fifths of the votes predicted the rest.
 
-    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the favourite: the mean
-    of it, the share of votes that did, and their number. A tie is half a vote for each item. Empty bins are left out;
-    `log_loss`: mean of -log of the probability given to what was voted; a coin has 0.693; `accuracy`: share of the
+    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the favourite: its mean,
+    the share of votes that did, and their number. A tie is half a vote for each item. Empty bins are left out;
+    `log_loss`: mean of -log of the probability of the actual votes; a coin has 0.693; `accuracy`: share of the
     left-out votes that went to the favourite.
     """
 
@@ -46,8 +46,8 @@ class Calibration:
 
     @property
     def gap(self) -> float:
-        """Mean distance of predicted and observed shares, beyond what chance makes of it."""
-        # A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every probability is right.
+        """Return the mean distance between predicted and observed shares, beyond that of chance."""
+        # A bin of n votes with probability p differs by √(2p(1-p)/(πn)) on average even if every probability is right.
         chance = np.sqrt(2.0 * self.predicted * (1.0 - self.predicted) / (np.pi * self.votes))
         beyond = np.abs(self.observed - self.predicted) - chance
         return max(float((self.votes * beyond).sum() / self.votes.sum()), 0.0)
@@ -59,8 +59,8 @@ class Without:
 
     `rank`: within components of the remaining votes; 0 for items that lose all their votes; `before`: the ranks of the
     whole fit; `tau`: Kendall's tau of the two sets of scores, over items that keep votes; the mean over components,
-    weighted by their pairs of items; `lost`: how many items lose all votes; `components`: into how many groups the
-    remaining items fall.
+    weighted by their pairs of items; `lost`: the number of items that lose all votes; `components`: the number of
+    groups that the remaining items form.
     """
 
     rank: NDArray[np.int64]
@@ -73,8 +73,7 @@ class Without:
 def calibrate(
     votes: Comparisons, model: Model, *, seed: int = 0, resources: Resources | None = None
 ) -> Calibration | str:
-    """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
-    # The fit runs where `resources` say.
+    """Fit four fifths of the votes and compare predictions with the rest; return a reason if impossible."""
     if (votes.features is not None and not model.takes_covariates) or votes.item_class is not None:
         return "The method's predictions also depend on features or classes of the votes."
     if votes.total_weight < PARTS * _FEWEST:
@@ -109,11 +108,10 @@ def calibrate(
 
 
 def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) -> NDArray[np.float64]:
-    """Return the expected outcome of every vote (tie: one half), averaged over the uncertainty."""
+    """Return the expected outcome of every vote (tie: one half), averaged over uncertainty."""
     # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where sides are known and
-    # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z) where there are no ties; covariates of
-    # the vote and further dimensions add to z. Scores, side biases and these, of variance v, count as arguments smaller
-    # by √(1 + πv/8), the average of the logistic function.
+    # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), 8), the average of the logistic function./8), the
+    # average of the logistic function.
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
@@ -156,9 +154,9 @@ def fit_without(
     mirror: bool = False,
     resources: Resources | None = None,
 ) -> Without | str:
-    """Fit again without the votes of flagged workers, or say why not."""
-    # `gold`: that of the fit; `mirror`: whether the sign was settled by more than the votes: the refit is turned to
-    # agree.
+    """Fit again without the votes of flagged workers; return a reason if impossible."""
+    # `gold` is that of the fit. With `mirror`, the sign came from more than the votes, and the refit gets the sign that
+    # agrees with the fit.
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
     keep = np.repeat(~flagged, np.diff(votes.offsets))
@@ -188,7 +186,7 @@ def fit_without(
 
 
 def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]) -> float:
-    """Return Kendall's tau within components, weighted by their pairs; small ones size by size."""
+    """Return Kendall's tau within components, weighted by their pairs; small ones grouped by size."""
     order = np.argsort(component, kind="stable")
     _, start, size = np.unique(component[order], return_index=True, return_counts=True)
     total = pairs = 0.0
@@ -206,7 +204,7 @@ def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: ND
 
 
 def _small_taus(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Kendall's tau-b of every row, pair by pair; NaN where all of one are equal."""
+    """Return Kendall's tau-b of every row, pair by pair; NaN if all of one are equal."""
     first, second = np.triu_indices(one.shape[1], 1)
     x, y = (np.sign(values[:, first] - values[:, second]) for values in (one, two))
     scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))

@@ -1,7 +1,7 @@
-"""The fewest votes, and the fewest workers, whose removal turns the order of two items.
+"""The fewest votes, and the fewest workers, whose removal reverses the order of two items.
 
-A path of removals is laid by influence (see `influence`). Along it the smallest number is found by fitting the votes
-that are left, so every number was verified by a fit and is an upper bound.
+A path of removals follows from influence (see `influence`). Along it the smallest number is found by fitting the
+remaining votes, so every number is verified by a fit and is an upper bound.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     Margin = Callable[[Vector], float]
 
-MOST_ITEMS = 1_000  # whose Hessian is inverted
-_CHALLENGERS = 3  # that are searched, those that seem to need the fewest votes
-_ALL = 8  # items up to which every challenger is searched
-_LEAST_OF_GUESS = 0.5  # of the first guess of a challenger it takes at least; it is too large
-_FEW = 24  # votes, below which first guesses are not relied on
-_REFITS = 5  # for one pair, of votes and of workers each
-_CHEAP = 40  # of a method whose refits are fast
+MOST_ITEMS = 1_000  # most items whose Hessian is inverted
+_CHALLENGERS = 3  # challengers that are searched: those that seem to need the fewest votes
+_ALL = 8  # most items with a search over every challenger
+_LEAST_OF_GUESS = 0.5  # smallest true need as a share of the first guess, which is too large
+_FEW = 24  # votes below which first guesses are not trusted
+_REFITS = 5  # fits for one pair, for votes and for workers each
+_CHEAP = 40  # the same for a method whose refits are fast
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class Reversal:
     """The fewest votes, and workers, whose removal reverses the order of two items.
 
     `above`, `below`: the labels of the items as the fit has them; `votes`: the smallest number of votes found, verified
-    by fitting the others; None where none was; `removed`: these votes: worker, first, second, outcome and how many;
-    `workers`: the smallest set of workers found, likewise; None where none was. For a leader they may put another item
-    above it than the votes do.
+    by fitting the others, or None; `removed`: these votes: worker, first, second, outcome and how many; `workers`: the
+    smallest set of workers found, likewise. For a leader, workers and votes may put different items above it.
     """
 
     above: Any
@@ -60,12 +59,11 @@ class Reversal:
 
 @dataclass(frozen=True)
 class Robustness:
-    """How few votes the leader, or a neighbour, hangs on.
+    """How many votes the place of the leader, or of neighbours, depends on.
 
     `leader`: what reverses the order of the leader and the item that comes closest to taking its place; `neighbours`:
-    the same for every item and the next, where these were requested; `total_votes`, `total_workers`: how many there
-    are; `refits`: how often the method was fitted to what is left; `note`: why there was nothing to search, or to
-    remove; empty where there was.
+    the same for every item and the next, if requested; `total_votes`, `total_workers`: how many there are; `refits`:
+    the number of fits to remaining votes; `note`: why there was nothing to search or to remove, otherwise empty.
     """
 
     leader: Reversal
@@ -88,7 +86,7 @@ class Robustness:
         return f"{text}; {self.note}" if self.note else text
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, as `summary.json` holds them."""
+        """Return the figures in the form of `summary.json`."""
         reversal = self.leader
         workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
@@ -112,7 +110,7 @@ class Robustness:
 
 
 def robustness(fit: Fit, *, neighbours: bool = False, gold: Any = None, threads: int | None = None) -> Robustness:
-    """Search for the fewest votes and workers; see `Fit.robustness`."""
+    """Return the fewest votes and workers; see `Fit.robustness`."""
     search = _Search(fit, gold, threads)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         return search.nothing("Nothing was learned from these votes, so no order hangs on them")
@@ -160,7 +158,7 @@ class _Search:
         self.score = fit.item_table["score"].astype(np.float64)[row]
         self.component = fit.item_table["component"][row]
         self.counted = fit.item_table["comparisons"][row] > 0
-        self.order = np.argsort(row, kind="stable")  # the codes, as they stand in the table
+        self.order = np.argsort(row, kind="stable")  # the codes in the order of the table
         self.model = ScoreModel.of(fit, fit.votes)
         self.weight = fit.votes.weight.astype(np.float64)
         self.base = self.model.scores(self.weight, self.score)
@@ -171,7 +169,7 @@ class _Search:
         return self.votes.has_workers and self.votes.n_workers == 1
 
     def nothing(self, note: str) -> Robustness:
-        """Return the answer where there is nothing to search."""
+        """Return the result when there is nothing to search."""
         first, second = (self.votes.items[code] for code in self.order[:2])
         workers = self.votes.n_workers if self.votes.has_workers else 0
         return Robustness(Reversal(first, second), self.votes.total_weight, workers, 0, note=note)
@@ -190,7 +188,7 @@ class _Search:
         return replace(found, workers=self._by_workers(leader, others))
 
     def neighbours(self) -> list[tuple[int, int]]:
-        """Every item and the next one of its component."""
+        """Return the reversals of every item and the next one of its component."""
         held = [code for code in self.order if self.counted[code]]
         return [(a, b) for a, b in pairwise(held) if self.component[a] == self.component[b]]
 
@@ -200,12 +198,12 @@ class _Search:
         return replace(found, workers=self._by_workers(above, [below]))
 
     def _by_votes(self, above: int, others: list[int], needs: Vector) -> Reversal:
-        """Return the fewest votes that put one of the others above; the likeliest comes first."""
-        # `needs` are how many votes each seems to need, by its first guess.
+        """Return the fewest votes that put one of the others above; the likeliest one is tried first."""
+        # `needs` are the first guesses of how many votes each needs.
         items = self.votes.items
         best = Reversal(items[above], items[others[0]])
         for below in others:
-            if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
+            if self.score[above] <= self.score[below]:  # equal scores: no vote is needed
                 nothing = self._listed(np.zeros_like(self.weight))
                 return Reversal(items[above], items[below], 0.0, nothing)
         for below, need in zip(others, needs.tolist(), strict=True):
@@ -240,12 +238,12 @@ class _Search:
         return _CHEAP if self.fit.method == "bt" else _REFITS
 
     def _gap(self, above: int, below: int) -> float:
-        """Return how far the method's own difference is beyond that of the model that stands for it."""
+        """Return the difference between the method's own gap of scores and that of its approximation."""
         own = self.score[above] - self.score[below]
         return float(own - (self.base[above] - self.base[below]))
 
     def _first_guess(self, above: int, below: int) -> float:
-        """Return how many votes it takes if influences simply add up; infinity where all do not do."""
+        """Return how many votes are needed if influences add up; infinity if all votes do not suffice."""
         effects = self.model.effects(self.base, self.weight, above, below)[0]
         order = np.argsort(effects, kind="stable")
         reach = np.cumsum(np.minimum(effects[order], 0.0) * self.weight[order])
@@ -263,7 +261,7 @@ class _Search:
         return by(series.whole), by(series.quick)
 
     def _margin(self, left: Vector, above: int, below: int) -> float:
-        # Infinite where they cannot be compared any more: then nothing is reversed.
+        # Infinite if they cannot be compared any more: then nothing is reversed.
         if not (left > 0.0).any():
             return float("inf")
         self.refits += 1
@@ -281,7 +279,7 @@ class _Search:
     def _near_margin(
         self, left: Vector, above: int, below: int, scores: Callable[[Comparisons], Rescored | None]
     ) -> float:
-        """As `_margin`, from the start that is nearest."""
+        """Return `_margin`, computed from the closest start."""
         if not (left > 0.0).any():
             return float("inf")
         votes = self._votes_left(left)
@@ -311,15 +309,15 @@ class _Search:
         )
 
 
-_SINGLY = 24  # votes that are taken one by one; of more, an eighth of what lacks at a time
+_SINGLY = 24  # votes that are removed one by one; of more, an eighth of those still needed at a time
 _SHARE = 8
-_BEYOND = 0.6  # of the margin: how far the path leads past the turn, for methods that lag behind
-_MAX_REMOVALS = 1e6  # into which all votes are divided at most
-_TRIED = 6  # workers whose removal is computed, of those with the largest influence
+_BEYOND = 0.6  # share of the margin by which the path goes past the reversal, for methods that react more slowly
+_MAX_REMOVALS = 1e6  # most parts into which all votes are divided
+_TRIED = 6  # workers with the largest influence whose removal is computed
 
 
 class VotePath:
-    """Choose votes to remove one after the other, so that two scores change their order."""
+    """Choose votes to remove one after the other, until two scores change their order."""
 
     def __init__(self, model: ScoreModel, weight: Vector, scores: Vector, pair: tuple[int, int], gap: float) -> None:
         merged, held, self._place = model.pooled(weight)
@@ -335,9 +333,9 @@ class VotePath:
         return _taken_by_row(cells.astype(np.float64), self._weight, self._place)
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
-        """Return the weight taken from every row; None where no set was found."""
-        # `margin` is the method's difference of the two scores for other weights, `quick` one that costs less and is
-        # about the same; each may be asked for `refits` times.
+        """Return the weight taken from every row; None if no set was found."""
+        # `margin` is the method's difference of the two scores for other weights, `quick` a cheaper approximation; each
+        # may be called `refits` times.
         if not self.length:
             return None
 
@@ -353,7 +351,7 @@ class VotePath:
 
 
 class WorkerPath:
-    """Choose workers, at most `most`, to remove one after the other; rows are sorted by worker."""
+    """Choose at most `most` workers to remove one after the other; rows are sorted by worker."""
 
     def __init__(
         self,
@@ -394,8 +392,8 @@ class WorkerPath:
         self.guess = int(turned[0]) + 1 if len(turned) else len(self.order) + 1
 
     def _next(self, model: ScoreModel, left: Vector, at: Vector, pair: tuple[int, int], now: float) -> list[int]:
-        """Who lowers the difference most, of the workers of the largest summed influence."""
-        # Where many are lacking, an eighth of them at once, by influence alone.
+        """Return who lowers the difference most, among the workers with the largest summed influence."""
+        # If many are still needed, an eighth of them at once, by influence alone.
         _, plain, hessian = model.effects(at, left, *pair)
         summed = np.bincount(self._worker, plain * left)
         order = np.argsort(summed, kind="stable")
@@ -413,7 +411,7 @@ class WorkerPath:
         return [int(tried[int(np.argmin(ends))])]
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> list[int] | None:
-        """Return the codes of the workers; None where no set was found."""
+        """Return the codes of the workers; None if no set was found."""
         if not self.order:
             return None
 
@@ -429,10 +427,10 @@ class WorkerPath:
 def _path(
     model: ScoreModel, held: Vector, scores: Vector, pair: tuple[int, int], gap: float
 ) -> tuple[NDArray[np.int64], Vector, Vector]:
-    """Return the cells to take votes from, how much each time, and the difference after that."""
-    # A removal takes one vote, or a millionth of all votes where they are more, so that the cost does not grow with
+    """Return the cells from which votes are taken, how much each time, and the difference after each."""
+    # A removal takes one vote, or a millionth of all votes if that is more, so that the cost does not grow with
     # weights. Scores and influences are computed again after every removal, or after every eighth of the removals that
-    # still seem to be needed. The path goes on beyond the turn, since other methods than bt may follow more slowly.
+    # still seem to be needed. The path goes on past the reversal, since methods other than bt may react more slowly.
     unit = float(np.ceil(max(held.sum() / _MAX_REMOVALS, 1.0)))
     above, below = pair
     left, at = held.copy(), scores
@@ -479,7 +477,7 @@ def _verified(
     most: int,
     refits: int,
 ) -> int | None:
-    # Otherwise the search goes on from there by `margin` alone.
+    # Otherwise the search continues from there by `margin` alone.
     if quick is not None:
         near = _smallest(quick, start, guess, most, refits)
         if near is not None and margin(near) < 0.0:
@@ -489,8 +487,8 @@ def _verified(
 
 
 def _smallest(margin: Callable[[int], float], start: float, guess: int, most: int, refits: int) -> int | None:
-    """Return the smallest number of removals that makes the margin negative, by `refits` fits."""
-    # By linear interpolation between the largest number that does not turn the order and the smallest that does; where
+    """Return the smallest number of removals with a negative margin, by at most `refits` fits."""
+    # By linear interpolation between the largest number that does not reverse the order and the smallest that does; if
     # none is known yet, by extrapolation.
     low, at_low, high, at_high = 0, start, most + 1, -np.inf
     number = min(max(guess, 1), most)
@@ -502,7 +500,7 @@ def _smallest(margin: Callable[[int], float], start: float, guess: int, most: in
             low, at_low = number, found
         if high - low <= 1:
             break
-        if high > most:  # half of what lacks more than the slope says, so that the turn is met
+        if high > most:  # half more than the slope suggests, so that the reversal is passed
             slope = (start - at_low) / low
             more = at_low / slope if slope > 0.0 and np.isfinite(at_low) else 0.25 * low
             number = min(low + int(np.ceil(1.5 * more)), most)
@@ -515,7 +513,7 @@ def _smallest(margin: Callable[[int], float], start: float, guess: int, most: in
 
 
 def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vector:
-    """Return what was taken, less what can be given back, one vote at a time; for small sets."""
+    """Return the removals without those that can be given back, one vote at a time; for small sets."""
     if taken.sum() > min(refits, _SINGLY):
         return taken
     for row in np.flatnonzero(taken > 0.0).tolist():

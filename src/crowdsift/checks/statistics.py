@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     Refit = Callable[[Comparisons], Fit]
 
-_SURE = 0.95  # that none of the workers, or items, is named by chance
-_LEAST = 1e-6  # probability of an outcome, so that one vote does not decide all
+_SURE = 0.95  # probability that no worker, or item, is named by chance
+_LEAST = 1e-6  # least probability of an outcome, so that one vote does not decide all
 
 
-_STEEPEST, _HALVINGS = 30.0, 40  # of the calibration of a worker's log odds
-_FEW_PAIRS = 10  # whose spread does not say how exactly each of them is known
+_STEEPEST, _HALVINGS = 30.0, 40  # largest factor, and steps of bisection, in the calibration of a worker's log odds
+_FEW_PAIRS = 10  # with fewer pairs, their spread is no measure of the accuracy of each
 
 
 class Agreement(NamedTuple):
@@ -55,13 +55,13 @@ class FitStatistics:
     """Statistics of fit.
 
     `separation`: index and scale separation reliability; None without intervals; `split_half`: correlation of scores
-    from two halves of the workers, stepped up to all of them; None where it was not asked for; `agreement`:
-    Krippendorff's alpha of votes on the same pair, with its interval; None where no pair has two votes; `triads`:
-    intransitive triads, and how many the model expects; `workers`, `items`: infit and outfit mean squares with their
-    limits, the standard score of the infit, and whether it is too large to be chance. Workers are compared with one of
-    typical reliability (in several dimensions with their own weights), items with what the reliabilities of their
-    workers imply. Nothing misfits where a diagnostic says that the votes hold no information; `scale_separation`: scale
-    separation reliability as comparative judgement publishes it; see `scale_separation`.
+    from two halves of the workers, stepped up to all of them; None if it was not requested; `agreement`: Krippendorff's
+    alpha of votes on the same pair, with its interval; None if no pair has two votes; `triads`: intransitive triads,
+    and how many the model expects; `workers`, `items`: infit and outfit mean squares with their limits, the standard
+    score of the infit, and whether it is too large to be chance. Workers are compared with one of typical reliability
+    (in several dimensions with their own weights), items with the reliabilities of their workers. Nothing misfits if a
+    diagnostic says that the votes contain no information; `scale_separation`: scale separation reliability as
+    comparative judgement publishes it; see `scale_separation`.
     """
 
     separation: Separation | None
@@ -74,19 +74,19 @@ class FitStatistics:
 
     @property
     def alpha(self) -> float | None:
-        """Krippendorff's alpha without its interval."""
+        """Return Krippendorff's alpha without its interval."""
         return None if self.agreement is None else self.agreement.alpha
 
     @property
     def misfitting(self) -> list[Any]:
-        """The workers whose votes fit worse than chance explains, the worst first."""
+        """Return the workers whose votes fit worse than chance explains, worst first."""
         wrong, z, worker = (np.asarray(self.workers[n]) for n in ("misfit", "infit_z", "worker"))
         chosen = np.flatnonzero(wrong)
         order = chosen[np.argsort(-z[chosen].astype(float), kind="stable")]
         return list(worker[order].tolist())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures, as `summary.json` holds them."""
+        """Return the figures in the form of `summary.json`."""
         triads = self.triads
         return {
             "separation_index": None if self.separation is None else self.separation.ratio,
@@ -116,7 +116,7 @@ def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int 
         correlation = split_half(votes, refit, halves, seed)
     p = vote_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
-    if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
+    if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # there is no model to misfit
         workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items))
     return FitStatistics(
         separation=found,
@@ -136,9 +136,9 @@ _MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
 def scale_separation(votes: Comparisons) -> float | None:
     """Return the scale separation reliability of comparative judgement; None without a spread."""
     # Published figures are 1 - mean(se²)/var(score), by the model of Bradley and Terry. An item with M votes and w wins
-    # counts as ε + (M - 2ε)/M·w wins with ε = 0.3, so no score is infinite. se² is 1 over the item's own information:
-    # the other scores count as known. So has it `btm` of the R package sirt. Workers count alike, a tie is half a win,
-    # and components are centred apart.
+    # counts as ε + (M - 2ε)/M·w wins with ε = 0.3, so no score is infinite. se² is 1 over the item's own information,
+    # with the other scores fixed, as in `btm` of the R package sirt. Workers count the same, a tie is half a win, and
+    # components are centred separately.
     pooled, n = votes.pooled(), votes.n_items
     one, two = pooled.first.astype(np.int64), pooled.second.astype(np.int64)
     weight = pooled.weight.astype(np.float64)
@@ -168,7 +168,7 @@ def scale_separation(votes: Comparisons) -> float | None:
 
         left = centred(wins - by_item(weight * p, weight - weight * p))
         diagonal = np.maximum(information, 1e-12)
-        # The shift keeps the level, which the Laplacian does not determine, at 0.
+        # The shift keeps the level at 0, which the Laplacian does not determine.
         solved = conjugate_gradient(multiply, left, diagonal, tolerance=1e-6, shift=1e-6)
         step = centred(solved.x)
         scores += step / max(1.0, 0.5 * float(np.abs(step).max()))  # a full step may overshoot
@@ -185,15 +185,15 @@ def scale_separation(votes: Comparisons) -> float | None:
 def separation(fit: Fit) -> Separation | None:
     """Return separation index and reliability of the scores; None without intervals."""
     # Estimates that are not shrunk vary by the truth and by their errors: the true variance is var(m) - mean(v).
-    # Posterior means vary less than the truth, whose variance is var(m) + mean(v): to take the errors away would shrink
-    # twice. Scores count about the means of their components.
+    # Posterior means vary less than the truth, whose variance is var(m) + mean(v): subtracting the errors would shrink
+    # twice. Scores are relative to the means of their components.
     return separation_of(fit.item_table, fit.method, fit.level)
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
-    """Return mean correlation of scores from two random halves of the workers, stepped up."""
-    # Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be fitted, or there are
-    # no workers to halve.
+    """Return the mean correlation of scores from random halves of the workers, stepped up."""
+    # (1 + r) is that of twice as many workers. None where a half cannot be fitted, or there are no workers to halve./(1
+    # + r) is that of twice as many workers. None where a half cannot be fitted, or there are no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -217,12 +217,13 @@ def calibrated(
     p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
 ) -> Vector:
     """Return probabilities with each worker's log odds rescaled by its own votes."""
-    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit draws
-    # probabilities towards 1/2, and some methods take all workers as equally reliable. `p`, `worker`, `wins`, `votes`:
-    # a row each: the probability of a win, the worker, how many wins, and of how many votes.
+    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. 2, and some methods take
+    # all workers as equally reliable. `p`, `worker`, `wins`, `votes`: a row each: the probability of a win, the worker,
+    # how many wins, and of how many votes./2, and some methods take all workers as equally reliable. `p`, `worker`,
+    # `wins`, `votes`: a row each: the probability of a win, the worker, how many wins, and of how many votes.
     logit = np.log(p / (1.0 - p))
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
-    for _ in range(_HALVINGS):  # the derivative falls with the factor
+    for _ in range(_HALVINGS):  # the derivative decreases in the factor
         middle = 0.5 * (low + high)
         q = sigmoid(np.clip(middle[worker] * logit, -_STEEPEST, _STEEPEST))
         slope = np.bincount(worker, (wins - votes * q) * logit, n_workers) - prior * (middle - 1.0)
@@ -234,14 +235,14 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     """Return infit and outfit of workers and of items.
 
     With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit Σ(y-p)²/ΣW; both are 1
-    on average where the model holds, larger where votes are noisier, smaller where they follow the scores more than
-    they should. Ties are left aside. The infit has variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard
+    on average if the model holds, larger if votes are noisier, smaller if they follow the scores more closely than
+    expected. Ties are left out. The infit has variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard
     score, and the third central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it
     normal. The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
 
-    For workers p is that of typical reliability: who is noisier than that, misfits. In several dimensions, where no
-    weights are typical, it is `own`, the probability by each vote's worker. For items it is `own`, calibrated: an item
-    does not misfit because bad workers voted on it.
+    For workers p is that of typical reliability: noisier workers misfit. In several dimensions, where no weights are
+    typical, it is `own`, the probability by each vote's worker. For items it is `own`, calibrated: an item does not
+    misfit because bad workers voted on it.
     """
     scores, who = _by_code(fit, votes), votes.worker_codes().astype(np.int64)
     typical = np.full(len(votes), typical_reliability(fit))
@@ -289,7 +290,7 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
                 name: labels,
                 **columns,
                 "infit_z": np.where(seen, z, np.nan),
-                "misfit": seen & large & (columns["infit_lower"] > 1.0),  # as the interval says
+                "misfit": seen & large & (columns["infit_lower"] > 1.0),  # consistent with the interval
             }
         )
 
@@ -301,9 +302,9 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
 
 
 def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector, Vector]:
-    """Return limits of mean squares whose standard deviation is `sd` where the model holds."""
+    """Return limits of mean squares whose standard deviation is `sd` if the model holds."""
     # Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard deviation sd/3 if the true
-    # mean square is μ. NaN stands for no limit, of few or very uneven votes.
+    # mean square is μ. NaN means no limit, for few or very uneven votes.
     z = half_width(level)
     middle, half = 1.0 - sd**2 / 9.0, z * sd / 3.0
     lower = np.where(half >= sd**2 / 9.0, value / np.maximum(middle + half, 1e-9) ** 3, np.nan)
@@ -312,11 +313,11 @@ def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector
 
 
 def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | None:
-    """Return Krippendorff's alpha of votes on the same pair; None where no pair has two votes."""
-    # The units are ordered pairs: every pair counts in both orders, so that it does not matter which item is named
-    # first. Outcomes differ by (y - y')²: a tie is half way. In both orders alpha is linear in the share of votes on
-    # the same pair that differ. The interval is Wilson's for this share; its sample size is the effective number of
-    # pairs, or the size with the same variance where pairs are enough to estimate that.
+    """Return Krippendorff's alpha of votes on the same pair; None if no pair has two votes."""
+    # The units are ordered pairs: every pair counts in both orders, so that the order of its items does not matter.
+    # Outcomes differ by (y - y')²: a tie is halfway. In both orders alpha is linear in the share of votes on the same
+    # pair that differ. The interval is Wilson's for this share; its sample size is the effective number of pairs, or
+    # the size with the same variance if there are enough pairs to estimate that.
     y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
     _, unit = pair_codes(votes.first, votes.second, votes.n_items)
@@ -348,24 +349,24 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
 
 
 def _by_code(fit: Fit, votes: Comparisons) -> Vector:
-    """Return the scores of the items of the votes; NaN for those without."""
+    """Return the scores of the items of the votes; NaN for items without a score."""
     padded = np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(fit.item_table["comparisons"] > 0, False)
     row = positions(votes.items, fit.labels, missing=-1)
     return np.where(held[row], padded[row], np.nan)
 
 
-MOST_ITEMS = 1_000  # whose triads are counted, by products of matrices
-_DRAWS = 100  # of votes from the model, for the spread of the count
-_NUMBERS = 5e9  # multiplications for them
-_NORMAL_FROM = 1_000  # votes on a pair, whose number for one item is then taken as normal
+MOST_ITEMS = 1_000  # most items whose triads are counted, by products of matrices
+_DRAWS = 100  # draws of votes from the model, for the spread of the count
+_NUMBERS = 5e9  # most multiplications for these draws
+_NORMAL_FROM = 1_000  # votes on a pair from which on the number for one item is treated as normal
 
 
 class Triads(NamedTuple):
     """Triads of items whose three pairs all have a majority.
 
-    `intransitive` of them go round in a circle; `expected` and `sd` say how many do in votes drawn from the model on
-    the same pairs; `sd` is None where items are too many to draw.
+    `intransitive` of them form a circle; `expected` and `sd` are the mean and spread of that number in votes drawn from
+    the model on the same pairs; `sd` is None for too many items.
     """
 
     triads: int
@@ -375,8 +376,8 @@ class Triads(NamedTuple):
 
 
 def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
-    """Count intransitive triads; None of more than `MOST_ITEMS` items, or without any triad."""
-    # `votes`: whose majorities count, weights included; a tie is half a vote for each item; `p`: the model's
+    """Return the count of intransitive triads; None for more than `MOST_ITEMS` items, or no triad."""
+    # `votes`: their majorities count, weights included; a tie is half a vote for each item; `p`: the model's
     # probability of every vote that it goes to the first item.
     k = votes.n_items
     if k > MOST_ITEMS:
@@ -420,7 +421,7 @@ def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
 
 def _majority(count: Vector, p: Vector) -> Vector:
     """Return P(more than half of `count` votes), given that it is not half."""
-    # From `_NORMAL_FROM` votes on the count is normal, so that the cost does not grow with weights.
+    # From `_NORMAL_FROM` votes on the count is treated as normal, so that the cost does not grow with weights.
     q = np.clip(p, 1e-12, 1.0 - 1e-12)
     result = normal_share((q - 0.5) * np.sqrt(count / (q * (1.0 - q))))
     for size in np.unique(count[count < _NORMAL_FROM]):

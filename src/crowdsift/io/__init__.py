@@ -1,4 +1,4 @@
-"""Votes in, results out: files, data frames, labels of other sources, whole-or-nothing writing."""
+"""Input and output: files, data frames, labels of other sources, atomic writing."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions as ReadOptions
     from crowdsift.io.sql import masked as masked
 
-# The names that commands use, by module. Each is loaded on first use (PEP 562).
+# The names that commands use, by module. Each module is loaded on first use (PEP 562).
 _HOMES = {
     "databases": "require_table write_tables",
     "files": "forget_written is_fit_folder locked read_files replace_file require_file require_folder "
@@ -40,7 +40,7 @@ _HOMES = {
 
 
 def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package (PEP 562) that loads names from its modules."""
+    """Return the `__getattr__` of a package (PEP 562), which loads names from its modules."""
     modules = {name: module for module, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Open a source of rows and name its columns: recognise the format, find the column of every role.
 
-`open_source` makes a table of a path, a database, a frame or arrays. `plan_reading` finds out what the table holds: our
-own columns in one of three layouts, or a format (`crowdsift.io.formats`).
+`open_source` makes a table of a path, a database, a frame or arrays. `plan_reading` determines the content of the
+table: our own columns in one of three layouts, or a format (`crowdsift.io.formats`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.labels import MISSING, By, context_names, is_empty
 from crowdsift.votes.source import Source
 
-# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
+# The layouts in order of preference; `winner` names a side in the first, an item in the last.
 SIDES = ("left", "right", "winner")
 OUTCOME = ("first", "second", "outcome")
 WINNER = ("winner", "loser")
 LAYOUTS = (SIDES, OUTCOME, WINNER)
-# The columns of the items of a result, which a context column stands beside.
+# The columns of item tables, which a context column must not be called.
 _RESULT_COLUMNS = (
     *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
     *("comparisons", "component", "se", "flag"),
@@ -50,8 +50,8 @@ def open_source(
     holds_votes: Callable[[Sequence[str]], bool] | None = None,
     called: str = "",
 ) -> Source:
-    """Open a path, a database, a frame or arrays as a table; no rows are read yet."""
-    # Errors name the file; a frame has no name, and is `called` what it holds, else votes.
+    """Return a path, a database, a frame or arrays as a table; no rows are read yet."""
+    # Errors name the file; for a frame, which has no name, they say `called`, by default "votes".
     if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
         raise RequestError(
             "--worker-from-path (worker_from_path=) is for files: other votes have no path that could name a worker"
@@ -96,7 +96,7 @@ def open_source(
 
 
 def holds_votes(names: Sequence[str], options: ReadOptions) -> bool:
-    """Return whether a file with these columns can hold votes, as the options say how to read them."""
+    """Return whether a file with these columns can contain votes under these options."""
     own = {name.strip().casefold() for name in names}
     if options.columns or options.worker_columns:
         return all(name.strip().casefold() in own for name in options.columns.values())
@@ -125,7 +125,7 @@ def resolve_column(table: Source, name: str, what: str) -> str:
 
 
 def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
-    """Return the one name of a list that equals another, exactly or else but for case."""
+    """Return the one name of a list that equals another exactly, or otherwise up to case."""
     name = name.strip()
     for fold in (str.strip, lambda text: text.strip().casefold()):
         found = [each for each in names if fold(each) == fold(name)]
@@ -140,7 +140,7 @@ def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
 
 
 def refuse_empty(table: Source, rows: int, what: str) -> None:
-    """Refuse a table without rows."""
+    """Raise an error for a table without rows."""
     if rows == 0:
         raise InputError(
             f"no {what}: there are columns ({listed(table)}) but no rows; was the file written to its end?",
@@ -158,7 +158,7 @@ def listed(table: Source) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Say how a table is read.
+    """How a table is read.
 
     `format` is `PLAIN` for our own columns; `layout` holds the roles of items and answers (empty until rows are
     unfolded); `roles` maps each role to its column; `context` is the format's column of contexts and `by` the one (or
@@ -178,12 +178,12 @@ class Plan:
         return self.roles[self.layout[0]], self.roles[self.layout[1]]
 
     def unique(self, table: Source, options: ReadOptions) -> tuple[str, ...]:
-        """Return the columns that name a row: those of the user, else those of the format."""
+        """Return the columns that identify a row: those of the user, or those of the format."""
         return options.unique or tuple(each for each in self.format.unique if each in table.names)
 
 
 def plan_reading(table: Source, options: ReadOptions) -> Plan:
-    """Recognise the format of a table by its columns, or take the one that the options name."""
+    """Return how to read a table: in the format that its columns show, or in the one that the options name."""
     name = options.format_name
     if name == "auto":
         return _recognised(table, options)
@@ -205,7 +205,7 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
 
 
 def _recognised(table: Source, options: ReadOptions) -> Plan:
-    """Plan for our own columns where they are there, else for the first format that fits."""
+    """Return the plan for our own columns if they are there, or for the first format that fits."""
     plain = _plain(table, options)
     pooled = plain is not None and "worker" not in plain.roles and options.workers
     if plain is not None and not options.columns and not pooled:
@@ -213,9 +213,9 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     known = known_formats()
     fitting = [each for each in known if each.fits(table.names, _mapped(table, each, options))]
     if plain is not None:
-        # Whoever names chosen and rejected by hand means them as the format does: by prompt.
+        # A user who names the columns chosen and rejected means them as the format does: by prompt.
         replies = [each for each in fitting if each.replies] if options.columns else []
-        # Without a column worker our own columns may be those of a format that knows its name, or of evalica.
+        # Without a column "worker", our own columns may belong to a format with another name for it, or to evalica.
         known_worker = [
             each for each in fitting if pooled and (not each.workers or "worker" in _found(table, each, options).roles)
         ]
@@ -235,7 +235,7 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
 
 
 def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
-    """Refuse a table that has the columns of a second format which shares none with the first."""
+    """Raise an error for a table with the columns of a second format that shares none with the first."""
     for other in others:
         if set(found.there) & set(other.there):
             continue
@@ -251,7 +251,7 @@ def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) ->
 
 
 def _plain(table: Source, options: ReadOptions) -> Plan | None:
-    """Plan for our own columns, in the first layout that is complete; None if there is none."""
+    """Return the plan for our own columns, in the first complete layout; None if there is none."""
     nested = {"data", "annotations"} <= set(table.names)
     mapped = _mapped_roles(table, options.columns, nested=nested)
     free = [name for name in table.names if name not in mapped.values()]
@@ -278,7 +278,7 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
 
 
 def _mapped_roles(table: Source, columns: Mapping[str, str], *, nested: bool = False) -> dict[str, str]:
-    """Return the columns that a user named, by role; `nested` ones are inside of records."""
+    """Return the columns that a user named, by role; `nested` ones are inside records."""
     if nested:
         return dict(columns)
     mapped = {role: resolve_column(table, name, f"the {role}") for role, name in columns.items()}
@@ -325,7 +325,7 @@ def _not_found(table: Source, hint: str) -> InputError:
 
 
 def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
-    """Make the error for votes without a column that says who voted."""
+    """Return the error for votes without a column of workers."""
     names = " or ".join(map(repr, known)) if known else "'worker'"
     return InputError(
         f"no column {names}, which says who voted; the columns are {listed(table)}. Name it "
@@ -355,7 +355,7 @@ def _size(found: Found) -> int:
 
 
 def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
-    """Complete a plan: keep the roles that are used, add contexts and covariates."""
+    """Return the complete plan: with the roles that are used, contexts and covariates."""
     has_workers = options.workers and plan.format.workers
     has_workers = has_workers and ("worker" in plan.roles or not plan.format.pooled)
     if has_workers and "worker" not in plan.roles:
@@ -376,7 +376,7 @@ def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
 
 
 def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
-    """Return the column of contexts, or several: that of the format, or those of the options."""
+    """Return the column or columns of contexts: of the format, or of the options."""
     if not options.by:
         return plan.context
     requested = context_names(options.by)
@@ -396,7 +396,7 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
 
 
 def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
-    """Return a context column, which must not be one of the votes or of the results."""
+    """Return a context column, which must not be a column of the votes or of the results."""
     name = resolve_column(table, by, "the context (--by, by=)")
     taken = [role for role, column in roles.items() if column == name and role in ROLES]
     if taken:
@@ -407,7 +407,7 @@ def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
 
 
 class CovariateColumns(NamedTuple):
-    """Name the column of a covariate in favour of the first item, or the columns of both items."""
+    """The column of a covariate in favour of the first item, or the columns of both items."""
 
     first: str
     second: str | None
@@ -426,13 +426,13 @@ class CovariateColumns(NamedTuple):
 
     @property
     def compares(self) -> bool:
-        """Return whether it is one of equality, whose columns are of any kind."""
+        """Return whether it tests equality; its columns may then be of any kind."""
         return bool(self.value or self.other)
 
 
 def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
-    # With the pair ("left", "right") a covariate `chars` is the column chars, or the columns left_chars and
-    # right_chars; `org=maker` says where these are equal to the column maker, or to the word where there is no such
+    # With the pair ("left", "right"), a covariate `chars` is the column chars, or the columns left_chars and
+    # right_chars; `org=maker` tests whether these equal the column maker, or the word "maker" if there is no such
     # column.
     whole = lookup(table, table.names, name)
     if whole is not None:
@@ -468,7 +468,7 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
 
 
 def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
-    """Return the columns of answers that names or beginnings of names stand for."""
+    """Return the columns of answers for the given names or beginnings of names."""
     found: list[str] = []
     for name in (part.strip() for each in given for part in each.split(",")):
         own = lookup(table, table.names, name)
@@ -481,7 +481,7 @@ def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
 
 def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
     """Return the covariates of style: log ratios of tokens, headers, lists and bold text."""
-    # Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
+    # Counts that may be 0 are increased by 1; a count may be an object of counts by kind.
     names = {
         "tokens": "sum_assistant_{}_tokens",
         "headers": "header_count_{}",
@@ -507,14 +507,14 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
 
 
 def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log ratio of positive numbers, of counts of which some are 0 that of these + 1."""
+    """Return the log ratio of positive numbers; of counts with zeros, that of the counts + 1."""
     if (one > 0.0).all() and (two > 0.0).all():
         return np.asarray(np.log(one) - np.log(two))
     return np.asarray(np.log1p(one) - np.log1p(two))
 
 
 def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
-    """Yield the columns that must hold numbers: all but those of yes and no."""
+    """Yield the columns that must contain numbers: all except those of yes and no."""
     for each in covariates:
         if not each.compares:
             yield from (name for name in each.names if _answers(table, name) is None)
@@ -543,7 +543,7 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
 
 
 def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float64]]:
-    """Return 1 where an item's column has the value, or what the other column has, else 0."""
+    """Return 1 where an item's column has the value, or the entry of the other column, else 0."""
     columns = [_words(table, name) for name in covariate.of_items]
     if covariate.other:
         wanted = _words(table, covariate.other)
@@ -563,7 +563,7 @@ def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float6
 
 
 def _words(table: Source, name: str) -> NDArray[np.str_]:
-    """Return the column as words in small letters, "" where it is empty."""
+    """Return the column as words in lower case, "" for empty entries."""
     labels, codes = table.encode(name)
     words = np.array([*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""])
     return np.asarray(words[np.where(codes == MISSING, len(labels), codes)])

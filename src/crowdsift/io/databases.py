@@ -1,9 +1,9 @@
 """Votes in a database: one query of PostgreSQL, SQLite or DuckDB, as a stream of Arrow batches.
 
 The rows go into a Parquet file of a private folder and are read from there, so options for bad rows, conditions and
-memory work as for any file. A query is one statement, in a transaction that only reads: it sees one snapshot even if
-others write meanwhile. Passwords come from where the database's own library looks for them (PGPASSWORD, ~/.pgpass, a
-service file). One inside the address is used, and never shown or stored.
+memory work as for any file. A query is one statement, in a transaction that only reads: .pgpass, a service file). One
+inside the address is used, and never shown or stored./.pgpass, a service file). One inside the address is used, and
+never shown or stored.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from crowdsift.io.sql import (
     shown_address,
 )
 
-# What libpq splits as we do: in another address a part of the password could pass for the host.
+# Addresses that libpq splits as we do: in others, a part of the password could be taken for the host.
 _CLEAR = re.compile(r"postgres(?:ql)?://(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?[^@/?#\s]*(?:[/?][^@]*)?")
-_CONNECT_TIMEOUT = 10  # seconds until a server must have answered
-# Types that mean the same as labels or numbers in a Parquet file; others come as text.
+_CONNECT_TIMEOUT = 10  # seconds that a server has to answer
+# Types with the same meaning as labels or numbers in a Parquet file; others are read as text.
 _PLAIN = (*INTEGERS, "UBIGINT", "BOOLEAN", "DATE", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")
-# Strings and names in quotes, which may hold anything; and what may stand after a statement.
+# Strings and quoted names, which may contain anything; and what may follow a statement.
 _TOKENS = re.compile(
     r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$"""
     r"""|(?P<ending>--[^\n]*|/\*.*?\*/|[;\s]+)|.""",
@@ -51,7 +51,7 @@ _READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATA
 
 
 def file_of(address: str) -> str:
-    """Return the path of a database that is a file, as sqlite:///votes.db or the path itself."""
+    """Return the path of a database in a file, from sqlite:///votes.db or the path itself."""
     path = address.partition("://")[2] if "://" in address else address
     path = path[1:] if path.startswith("/") and "://" in address else path
     path = os.path.expanduser(path)
@@ -63,8 +63,8 @@ def file_of(address: str) -> str:
 class DatabaseSource(FileSource):
     """The rows that a query returns.
 
-    `address`: as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such a file; `query`: one
-    SELECT, in the words of the database; its columns are those of the votes.
+    //host/database, sqlite:///file or duckdb:///file, or the path of such a file; `query`: one SELECT in the database's
+    dialect; its columns are those of the votes.
     """
 
     def __init__(self, address: str, query: str, threads: int, *, skip_bad: bool = False) -> None:
@@ -87,7 +87,7 @@ class DatabaseSource(FileSource):
 
 
 def plain_query(query: str) -> str:
-    """Return a query without the semicolons, comments and blanks at its end."""
+    """Return a query without semicolons, comments and blanks at its end."""
     end = 0
     for token in _TOKENS.finditer(query):
         if token.lastgroup != "ending":
@@ -110,8 +110,8 @@ def _copy_rows(address: str, query: str, target: str, folder: TemporaryFolder, t
     with connected(address, read_only=True) as connection, connection.cursor() as cursor:
         cancels.append(cursor.adbc_cancel)
         try:
-            # As a table of another SELECT, a statement that writes files (ATTACH of SQLite, COPY TO PROGRAM of
-            # PostgreSQL, which read-only transactions allow) is a syntax error.
+            # Inside another SELECT, a statement that writes files (ATTACH of SQLite, COPY TO PROGRAM of PostgreSQL,
+            # which read-only transactions allow) is a syntax error.
             cursor.execute(f"SELECT * FROM (\n{query}\n) AS votes")
             stream = cursor.fetch_record_batch()
         except Exception as error:
@@ -124,7 +124,7 @@ def _copy_rows(address: str, query: str, target: str, folder: TemporaryFolder, t
 
 
 def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str, cancels: Cancels) -> None:
-    """Write Arrow batches, a few at a time, with types that a file of votes may have."""
+    """Write Arrow batches, a few at a time, with types that a file of votes can have."""
     import duckdb
 
     try:
@@ -143,7 +143,7 @@ def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, addr
                 "room, or set TMPDIR to a folder on a larger disk"
             ) from None
         several = "; a column holds values of several types: write CAST(column AS TEXT) for it"
-        hint = several if "mismatch" in text else ""  # SQLite's columns may hold anything
+        hint = several if "mismatch" in text else ""  # SQLite's columns may contain any type
         raise InputError(f"the rows of the query cannot be read: {text}{hint}", source=shown_address(address)) from None
 
 
@@ -165,7 +165,7 @@ def _plain_stream(stream: Any) -> Any:
 def _copy_duckdb(
     address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
 ) -> None:
-    """Copy the rows of a query of DuckDB, which may write into our folder and nowhere else."""
+    """Copy the rows of a DuckDB query, which may write into our folder and nowhere else."""
     import duckdb
 
     try:
@@ -202,8 +202,8 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
 
 def require_driver(address: str) -> Any:
     """Import the driver of a database, with signals left as they were."""
-    # The drivers import Polars where it is installed, which takes SIGINT over for the process and keeps it from the
-    # handlers of Python. To be called in the main thread, before a query runs.
+    # The drivers import Polars if it is installed, which replaces the handler of SIGINT for the whole process. Call
+    # this in the main thread, before a query runs.
     name = "postgresql" if kind_of_database(address) == "postgresql" else "sqlite"
     try:
         driver = import_module(f"adbc_driver_{name}.dbapi")
@@ -217,7 +217,7 @@ def require_driver(address: str) -> Any:
 
 
 def _escaped(path: str) -> str:
-    """Escape the characters of a path that have a meaning in a URI of SQLite."""
+    """Return a path with the characters escaped that have a meaning in a URI of SQLite."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -230,7 +230,7 @@ def _with_timeout(address: str) -> str:
 
 
 def reason(error: Exception, address: str) -> str:
-    """Return what a driver says, in one line, without secrets."""
+    """Return a driver's message, in one line, without secrets."""
     first = str(error).strip().split("\n", 1)[0]
     first = re.sub(r"^[A-Z_]+: (\[\w+\] )?|^\[\w+\] ", "", reason_of(Exception(first)))
     secrets = [value for key, value in parse_qsl(urlsplit(address).query) if "passw" in key]
@@ -252,7 +252,7 @@ _COLUMNS = {
 
 
 def require_table(address: Any, name: str) -> None:
-    """Refuse a target to which no table can be written, before any work."""
+    """Raise an error, before any work, for a target to which no table can be written."""
     if kind_of_database(address) is None:
         raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out DIR")
     if not name or name.count(".") > 1 or not all(name.split(".")):
@@ -261,8 +261,8 @@ def require_table(address: Any, name: str) -> None:
 
 def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str]:
     """Write Arrow tables as NAME_items and so on; return their names."""
-    # A table that is there and has these columns gets the new rows instead of the old ones; another one is refused.
-    # Either all tables are written or none.
+    # An existing table with these columns gets the new rows in place of the old ones; a table with other columns is an
+    # error. Either all tables are written or none.
     require_table(address, name)
     schema, _, base = name.rpartition(".")
     named = {f"{base}_{kind}": table for kind, table in tables.items()}
@@ -291,7 +291,7 @@ def _through_adbc(address: str, schema: str, tables: Mapping[str, Any], cancels:
             there = [column for (column,) in cursor.fetchall()]
             if there:
                 _require_ours(there, table, name, address)
-                if kind == "postgresql":  # two runs at once: one after the other
+                if kind == "postgresql":  # serialises two runs at the same time
                     cursor.execute(f"LOCK TABLE {_whole(schema, name)} IN EXCLUSIVE MODE")
                 cursor.execute(f"DELETE FROM {_whole(schema, name)}")
             mode = "append" if there else "create"
@@ -334,7 +334,7 @@ def _whole(schema: str, table: str) -> str:
 
 
 def _require_ours(there: list[str], table: Any, name: str, address: str) -> None:
-    """Refuse an existing table with other columns: no earlier fit wrote it."""
+    """Raise an error for an existing table with other columns: no earlier fit wrote it."""
     if there != list(table.column_names):
         raise InputError(
             f"nothing was written: the table {name!r} is there and has other columns "

@@ -1,9 +1,9 @@
 """Files of votes through DuckDB: CSV, TSV, JSON, JSONL and Parquet, gzip, globs, stdin.
 
-Every column is read unchanged (text stays text) into one temporary table of DuckDB, which spills to the disk if memory
-is short. Labels become codes there, so no Python object is made for a row. Text in Parquet, which can be read twice at
-little cost, becomes codes on the way into the table, a tenth of its size. `self._place` is the row number: the position
-in that table, or a column of it where the joins that encode keep no order.
+Every column is read unchanged (text stays text) into one temporary table of DuckDB, which spills to disk if memory is
+short. Labels become codes there, so no Python object is made per row. Text in Parquet, which is cheap to read twice,
+becomes codes before it enters the table, a tenth of its size. `self._place` is the row number: the position in that
+table, or a column of it if joins change the order.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from crowdsift.votes.source import Added, SortedCodes, Source, number_of
 
 _FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
 _FETCH = 1 << 22  # rows fetched at a time
-_MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for `hashes`
+_MAX_HASHED_BYTES = 256_000_000  # most bytes of files that are read a second time for `hashes`
 
 
 class FileSource(Source):
     """The columns of one file, of all files of a glob, or of standard input.
 
-    `worker_from_path`: whether the path of a file names the worker, or a pattern that says where; `encoding`: the
+    `worker_from_path`: whether the path of a file names the worker, or a pattern for its place; `encoding`: the
     encoding of text files; "" recognises UTF-8 and Windows-1252; `holds_votes`: whether a file of a folder is read,
     by the names of its columns.
     """
@@ -71,7 +71,7 @@ class FileSource(Source):
         self._skip_bad, self._from_path = skip_bad, bool(worker_from_path)
         self._column: dict[str, str] = {}
         self._reply: dict[str, str] = {}
-        self._coded: set[str] = set()  # columns that hold codes into a table of labels
+        self._coded: set[str] = set()  # columns with codes into a table of labels
         self._condition = ""
         self._database: Database | None = None
         self._folder = TemporaryFolder()
@@ -98,7 +98,7 @@ class FileSource(Source):
         self.names = self._parts[0].names
 
     def _with_votes(self, holds_votes: Callable[[Sequence[str]], bool]) -> list[int]:
-        """Return the places of the files with columns of votes; note the others. All, if none has any."""
+        """Return the indices of the files with columns of votes, and note the others; all if none has any."""
         kept = [place for place, part in enumerate(self._parts) if holds_votes(part.names)]
         if not kept or len(kept) == len(self._parts):
             return list(range(len(self._parts)))
@@ -111,7 +111,7 @@ class FileSource(Source):
         return kept
 
     def _name_workers(self, paths: Sequence[str], named: dict[str, dict[str, str]]) -> None:
-        """Give every file the columns of its path, under another name where the files have a column worker."""
+        """Give every file the columns of its path, under other names if the files have a column "worker"."""
         if any("worker" in (part.header.names if part.header else part.types or ()) for part in self._parts):
             self.worker_column = "worker of the path"
         for path, part in zip(paths, self._parts, strict=True):
@@ -185,7 +185,7 @@ class FileSource(Source):
         return self._parts[0].type_of(name) == "VARCHAR" and not numbered
 
     def _collect_labels(self, name: str) -> None:
-        """Assign a number to every distinct label of a column over all files."""
+        """Assign a number to every distinct label of a column in all files."""
         column = quoted(name)
         scans = " UNION ALL ".join(f"SELECT {column} AS label FROM {scan(p)}" for p in self._parts)
         self._run(
@@ -195,7 +195,7 @@ class FileSource(Source):
         )
 
     def _joined(self, part: Part, names: list[str]) -> str:
-        """Select the columns of a Parquet file, labels as codes, with the number of the row."""
+        """Return the SELECT of a Parquet file's columns, labels as codes, with the number of the row."""
         chosen, joins = [f"(file_row_number + {self._starts[-1]})::UINTEGER AS place"], ""
         for name in names:
             column, table = self._column[name], f"labels_{self._column[name]}"
@@ -232,7 +232,7 @@ class FileSource(Source):
                 )
 
     def _run(self, part: Part, query: str) -> Any:
-        """Run a query that reads a file; what is wrong with it is an `InputError`."""
+        """Run a query that reads a file; its errors become `InputError`."""
         import duckdb
 
         from crowdsift.io.text import explain_json
@@ -253,8 +253,8 @@ class FileSource(Source):
         return self._database.execute(query)
 
     def _fetch(self, expression: str, out: NDArray[Any]) -> NDArray[Any]:
-        """Fill an array, in the order of the rows, with an expression of the table."""
-        # A few million rows at a time, so that the result is never there twice.
+        """Fill an array with an expression of the table, in the order of the rows."""
+        # A few million rows at a time, so that the result is never in memory twice.
         for start in range(0, len(out), _FETCH):
             found = self._query(
                 f"SELECT {self._place}::UINTEGER AS place, {expression} AS value FROM votes "
@@ -286,7 +286,7 @@ class FileSource(Source):
         self._query(_label_sql([column], ordered=False))
         labels = _decoded(self._query, self._parts[0].type_of(name))
         codes = self._join_codes(column)
-        if self._is_json(name):  # the text of a value: 7, "7", null
+        if self._is_json(name):  # JSON text of a value: 7, "7", null
             try:
                 labels = _parsed(labels)
             except LabelError as fault:
@@ -297,7 +297,7 @@ class FileSource(Source):
         return labels, codes
 
     def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
-        """See `Source.sorted_codes`: text is sorted by DuckDB, by code points as in Python."""
+        """See `Source.sorted_codes`: DuckDB sorts text by code points, as Python does."""
         replies = all(name in self._reply for name in columns)
         text = all(name not in self._reply for name in columns) and self._parts[0].kind == "csv"
         if not replies and not text:
@@ -306,7 +306,7 @@ class FileSource(Source):
         self._query(_label_sql(stored, ordered=True, one_line=replies))
         found = self._query("SELECT shown FROM labels ORDER BY code").fetchnumpy()["shown"]
         labels = np.ma.getdata(found).astype(object, copy=False)
-        # Most labels show a letter that is no blank; Python looks at the others only.
+        # Most labels begin with a visible letter; Python examines only the others.
         query = "SELECT code FROM labels WHERE NOT regexp_matches(shown, '[!-~]')"
         unclear = [code for (code,) in self._query(query).fetchall()]
         return SortedCodes(labels, [self._join_codes(column) for column in stored], unclear)
@@ -317,7 +317,7 @@ class FileSource(Source):
             f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
             f"JOIN labels ON votes.{column} = labels.label"
         ).fetchnumpy()
-        codes[coded["place"]] = coded["code"]  # a join keeps no order
+        codes[coded["place"]] = coded["code"]  # joins do not keep the order
         return codes
 
     def _label_joins(self, coded: Iterable[str]) -> str:
@@ -340,7 +340,7 @@ class FileSource(Source):
             known = np.array([number_of(label) for label in labels] + [np.nan])
             return np.asarray(known[np.minimum(codes, len(labels))], dtype=np.float64)
         number = f"TRY_CAST({column} AS DOUBLE)"
-        if self._parts[0].type_of(name) in ("text", "VARCHAR", "JSON"):  # DuckDB takes 1_000
+        if self._parts[0].type_of(name) in ("text", "VARCHAR", "JSON"):  # DuckDB would accept 1_000
             number = f"CASE WHEN NOT contains({column}::VARCHAR, '_') THEN {number} END"
         try:
             return self._fetch(number, out)
@@ -433,7 +433,7 @@ class FileSource(Source):
         rows += self._label_joins(self._coded)
         for place in range(len(added.labels)):
             rows += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
-        rows += f" ORDER BY votes.{self._place}"  # a join keeps no order
+        rows += f" ORDER BY votes.{self._place}"  # joins do not keep the order
         draft = self._folder.file()  # the database may write nowhere else
         try:
             self._query(f"COPY ({rows}) TO {literal(draft)} (FORMAT {_FORMS[kind]})")
@@ -441,7 +441,7 @@ class FileSource(Source):
             raise OSError(reason_of(error)) from None
         try:
             os.replace(draft, path)
-        except OSError:  # another file system
+        except OSError:  # on another file system
             shutil.copyfile(draft, path)
 
     def _written(self, kind: str, added: Added) -> list[str]:
@@ -481,7 +481,7 @@ class FileSource(Source):
         return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"
 
     def close(self) -> None:
-        """Close the connection and remove what was spilled."""
+        """Close the connection and remove temporary files."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -496,8 +496,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
-    """Return the SQL of the table `labels`: each distinct entry, its displayed form, its code."""
-    # With `ordered` the codes follow the order of the labels as shown.
+    """Return the SQL of the table `labels`: each distinct entry, its displayed text, its code."""
+    # With `ordered`, the codes follow the order of the displayed labels.
     shown_as = "label"
     if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
         length = BEGINNING + len(MARK) + HASH
@@ -528,7 +528,7 @@ def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
 
 
 def _parsed(labels: Sequence[str]) -> list[Any]:
-    """Return JSON values; the place of the first that Python cannot hold is in the error."""
+    """Return JSON values; an error names the first one that Python cannot represent."""
     values = []
     for place, label in enumerate(labels):
         try:

@@ -1,8 +1,8 @@
 """Output that appears whole or not at all, and temporary folders that never outlive their run.
 
 New content is written to a draft beside its target, which takes the place of the target by one rename. Drafts and
-temporary folders are locked as long as their process lives; what a killed run left is not, and the next run removes it.
-So no process need be known by its number, which is another's where containers share a folder.
+temporary folders are locked as long as their process lives; those of a killed run are not locked, and the next run
+removes them. Process numbers are not used, because containers that share a folder reuse them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from typing import Any
 
 from crowdsift.errors import RequestError, ResourceError
 
-if sys.platform != "win32":  # which has no such locks: there no run removes what another left
+if sys.platform != "win32":  # Windows has no such locks: there no run removes the files of another
     import fcntl
 
 Named = tuple[str, str | os.PathLike[str]]  # an option and a path
-_MARK = ".crowdsift-tmp"  # how the names of drafts end
-_PREFIX = "crowdsift-tmp-"  # how the names of temporary folders begin
+_MARK = ".crowdsift-tmp"  # ending of the names of drafts
+_PREFIX = "crowdsift-tmp-"  # beginning of the names of temporary folders
 _RUN = secrets.token_hex(4)  # of this process and those that it forks
-_MAX_NAME = 200  # of a target within the name of its draft; file systems allow 255
-_WAIT_FOR_READER = 10.0  # seconds until a process must read from a named pipe
+_MAX_NAME = 200  # most characters of a target within the name of its draft; file systems allow 255
+_WAIT_FOR_READER = 10.0  # seconds that a process has to open a named pipe for reading
 _drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
-_held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders that are locked
+_held: set[tuple[int, int, int]] = set()  # thread, device and inode of locked folders
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that takes its place if the block succeeds."""
+    """Yield a temporary file beside `path` that replaces it if the block succeeds."""
     # If an error or Ctrl-C interrupts the block, the old file stays and the temporary one is removed. Temporary files
-    # of a killed run are removed by the next run that writes the same file. Content is on the disk before the name is.
-    # A symbolic link is followed, permissions are kept, and into what is no regular file (a device, a pipe) the content
-    # is written.
+    # of a killed run are removed by the next run that writes the same file. The content is written to disk before the
+    # name. A symbolic link is followed and permissions are kept. If the target is no regular file (a device, a pipe),
+    # the content is written into it.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         with closing(TemporaryFolder()) as folder:
@@ -56,7 +56,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         return
     try:
         begin = f".{target.name[:_MAX_NAME]}."
-        for name in os.listdir(target.parent):  # DuckDB first writes its own file, tmp_...
+        for name in os.listdir(target.parent):  # DuckDB first writes to another file, tmp_...
             if name.removeprefix("tmp_").startswith(begin) and name.endswith(_MARK):
                 _remove_unheld(target.parent / name)
         with _draft(target.parent, begin) as temporary:
@@ -72,17 +72,17 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _draft(folder: Path, begin: str) -> Iterator[Path]:
-    """Yield a new file, held by a lock that dies with this process, and remove it at the end."""
+    """Yield a new locked file and remove it at the end; the lock ends with this process."""
     while True:
         path = folder / f"{begin}{secrets.token_hex(8)}{_MARK}"
         handle = -1
-        try:  # from before there is a file: a signal may come between that and any next step
-            # The mode is cut by the umask, which cannot be read without changing it for all threads
+        try:  # the block begins before the file exists: a signal may arrive between any two steps
+            # The mode is limited by the umask, which cannot be read without changing it for all threads
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             if _lock(handle, path):
                 yield path
                 return
-            # else another run took it for a leftover before it was locked
+            # otherwise another run removed it as a leftover before it was locked
         finally:
             if handle >= 0:
                 os.close(handle)
@@ -98,7 +98,7 @@ def _write_through(content: Path, target: Path) -> None:
 
 
 def _opened_pipe(target: Path) -> int:
-    """Open a device or a pipe for writing; wait some seconds, not forever, for a reader."""
+    """Return a device or pipe opened for writing; wait for a reader for some seconds only."""
     last = time.monotonic() + _WAIT_FOR_READER
     while True:
         try:
@@ -117,7 +117,7 @@ def _opened_pipe(target: Path) -> int:
 
 
 def _keep_permissions(target: Path, temporary: Path) -> None:
-    """Give the new file the mode, and where we may the owner, of the one that it replaces."""
+    """Give the new file the mode, and if permitted the owner, of the old one."""
     try:
         old = os.stat(target)
     except FileNotFoundError:
@@ -130,9 +130,9 @@ def _keep_permissions(target: Path, temporary: Path) -> None:
 
 
 def written() -> list[Path]:
-    """Return the files that the last blocks of `replace_file` put in place, but no hidden ones."""
-    # Asked of the file system and not noted after the fact, so that an exception of a signal handler at any moment
-    # leaves it true.
+    """Return the files that the last blocks of `replace_file` wrote, except hidden ones."""
+    # The file system is asked each time, so that the answer stays true if a signal handler raises an exception at any
+    # moment.
     found: dict[Path, None] = {}
     for target, inode in _drafts:
         with suppress(OSError):
@@ -142,15 +142,15 @@ def written() -> list[Path]:
 
 
 def forget_written() -> None:
-    """Forget what was written so far: it does not belong to the work that follows."""
+    """Clear the list of written files before other work begins."""
     _drafts.clear()
 
 
 def write_folder(directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]) -> None:
-    """Write files of these names and contents, all of them complete before one takes its place."""
+    """Write files of these names and contents; all are complete before the first replaces its target."""
     folder = Path(directory)
     with new_folder(folder), ExitStack() as together:
-        for name, content in reversed(list(files.items())):  # the first takes its place first
+        for name, content in reversed(list(files.items())):  # the first one is renamed last
             if (folder / name).is_dir():
                 raise RequestError(f"{folder / name} is a folder; write somewhere else")
             temporary = together.enter_context(replace_file(folder / name))
@@ -160,7 +160,7 @@ def write_folder(directory: str | os.PathLike[str], files: Mapping[str, str | It
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder to write into; if the block fails, remove what was made for it."""
+    """Make a folder to write into; if the block fails, remove the folder again."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -176,8 +176,8 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a folder: other runs that write into it, or update what is in it, wait."""
-    # A thread that holds the folder already goes on at once. `waiting` is called if another run holds it. Windows has
+    """Lock a folder: other runs that write into it or update its content wait."""
+    # A thread that holds the folder already continues at once. `waiting` is called if another run holds it. Windows has
     # no such lock.
     if sys.platform == "win32":
         yield
@@ -216,7 +216,7 @@ def _remove_unheld(path: Path) -> None:
     """Remove a file, or a folder of this user, that no living process holds."""
     if sys.platform == "win32":
         return
-    with suppress(OSError):  # gone, or not ours to remove
+    with suppress(OSError):  # gone, or owned by another user
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             about = os.fstat(handle)
@@ -238,17 +238,17 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the system can do that."""
+    """Wait until the names in a folder are on disk, if the system supports this."""
     with suppress(OSError):
         _sync(folder, os.O_RDONLY)
 
 
 def require_file(path: str | os.PathLike[str]) -> None:
-    """Refuse early what cannot become a file, before long work."""
+    """Raise an error early for a path that cannot become a file, before long work."""
     file, target = Path(path), Path(os.path.realpath(path))
     if target.is_dir():
         raise RequestError(f"{file} is a folder; give the name of a file")
-    if target.exists() and not target.is_file():  # a device or a pipe is written into
+    if target.exists() and not target.is_file():  # content is written into a device or a pipe
         if not os.access(target, os.W_OK):
             raise RequestError(f"{file}: cannot be written: no permission")
         return
@@ -259,7 +259,7 @@ def require_file(path: str | os.PathLike[str]) -> None:
 
 
 def require_folder(directory: str | os.PathLike[str]) -> None:
-    """Refuse early what cannot become a folder to write into, before long work."""
+    """Raise an error early for a path that cannot become a folder, before long work."""
     folder = Path(directory)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file; give a folder to write into")
@@ -269,14 +269,14 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
 
 
 def is_fit_folder(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is the folder of a saved fit, and not of files of votes."""
+    """Return whether a path is the folder of a saved fit rather than of files of votes."""
     return all(os.path.isfile(os.path.join(path, name)) for name in ("summary.json", "items.csv"))
 
 
 def read_files(source: Any) -> list[str]:
-    """Return the existing files that a source of rows is read from."""
+    """Return the existing files from which a source of rows is read."""
     # A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or the address of an
-    # SQLite or DuckDB database. Anything else gives an empty list.
+    # SQLite or DuckDB database. For other values the list is empty.
     if not isinstance(source, str | os.PathLike):
         return []
     text = os.fsdecode(source)
@@ -285,7 +285,7 @@ def read_files(source: Any) -> list[str]:
         text = rest.removeprefix("/")
     for name in ("/dev/stdin",) if text == "-" else (text, text.rpartition(":")[0]):
         path = os.path.expanduser(name)
-        if os.path.isfile(path):  # with what databases keep beside their file
+        if os.path.isfile(path):  # with the files that databases keep beside theirs
             beside = [path + ending for ending in ("-wal", "-shm", "-journal", ".wal")]
             return [path, *filter(os.path.isfile, beside)]
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "summary.json")):
@@ -296,9 +296,9 @@ def read_files(source: Any) -> list[str]:
 
 
 def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
-    """Refuse an output that is a file which is read, or that another output writes as well."""
+    """Raise an error for an output that is also an input, or that two options would write."""
     # Each path has the name of its option for the message. Files are compared by resolved path and by inode, so that
-    # links of both kinds count. Devices and pipes hold nothing that could be lost.
+    # links of both kinds count. Devices and pipes have no content to lose.
     taken: dict[object, str] = {}
     for option, path in inputs:
         reason = f"this file is read ({option}); write somewhere else"
@@ -320,7 +320,7 @@ def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
 
 
 def _identity(path: str | os.PathLike[str]) -> tuple[Any, ...]:
-    """Return what two names of one file share: the resolved path, and the inode if it exists."""
+    """Return what two names of one file have in common: the resolved path, and the inode if it exists."""
     real = os.path.realpath(path)
     try:
         found = os.stat(real)
@@ -332,7 +332,7 @@ def _identity(path: str | os.PathLike[str]) -> tuple[Any, ...]:
 
 
 class TemporaryFolder:
-    """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end."""
+    """A private folder of this process, of mode 0700 and random name, removed at the end."""
 
     def __init__(self) -> None:
         try:
@@ -352,7 +352,7 @@ class TemporaryFolder:
         return os.path.join(self.path, f"{self._count}{suffix}")
 
     def close(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder with its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         handle, self._handle = self._handle, -1
         if handle >= 0:
@@ -360,12 +360,12 @@ class TemporaryFolder:
 
 
 def _made() -> tuple[str, int]:
-    """Make a temporary folder and lock it; return its path and the open handle, -1 for none."""
+    """Return the path of a new locked temporary folder and its open handle, -1 for none."""
     while True:
         path = tempfile.mkdtemp(prefix=_own())
         if sys.platform == "win32":
             return path, -1
-        with suppress(OSError):  # another run took it for abandoned before it was locked
+        with suppress(OSError):  # another run removed it as abandoned before it was locked
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             if _lock(handle, path):
                 return path, handle
@@ -373,12 +373,12 @@ def _made() -> tuple[str, int]:
 
 
 def _own() -> str:
-    """Return how the names of the folders of this process begin, and not those of its children."""
+    """Return the beginning of the names of this process's folders, which differs from its children's."""
     return f"{_PREFIX}{_RUN}-{os.getpid()}-"
 
 
 def _temporary_folders(prefix: str) -> list[Path]:
-    """Return the temporary folders whose names begin so; none if they cannot be listed."""
+    """Return the temporary folders with this beginning; none if they cannot be listed."""
     with suppress(OSError):
         return list(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
     return []
@@ -386,6 +386,6 @@ def _temporary_folders(prefix: str) -> list[Path]:
 
 @atexit.register
 def _remove_own() -> None:
-    """Remove what a signal at an awkward moment left of this process."""
+    """Remove folders of this process that a signal prevented it from removing."""
     for path in _temporary_folders(_own()):
         shutil.rmtree(path, ignore_errors=True)

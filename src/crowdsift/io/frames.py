@@ -45,7 +45,7 @@ class MemorySource(ArraySource):
 
 
 def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
-    """Name the columns of answers, as workers, that are empty in half of the rows or more."""
+    """Return the columns of answers, named by workers, with at least half of their entries empty."""
     votes = list(zip(columns["worker"], columns.get("winner", columns["worker"]), strict=True))
     rows, empty = Counter(w for w, _ in votes), Counter(w for w, x in votes if is_empty(x))
     few = [f"{name} ({count:,})" for name, count in empty.items() if 2 * count >= rows[name]]
@@ -60,7 +60,7 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
 
 
 class FrameSource(Source):
-    """A data frame of any library that narwhals knows."""
+    """A data frame of any library that narwhals supports."""
 
     _kept: NDArray[np.bool_] | None = None
 
@@ -104,7 +104,7 @@ class FrameSource(Source):
             return factorize(as_column(series.to_list()))
         labels = series.drop_nulls().unique().alias("label").to_frame().with_row_index("code")
         rows = series.alias("label").to_frame().with_row_index("row")
-        coded = rows.join(labels, on="label", how="inner")  # no library promises the order
+        coded = rows.join(labels, on="label", how="inner")  # no library guarantees the order
         codes = np.full(len(series), MISSING, dtype=np.uint32)
         codes[coded["row"].to_numpy()] = coded["code"].to_numpy()
         return labels["label"].to_list(), codes
@@ -148,7 +148,7 @@ def _of_categories(labels: list[Any], places: NDArray[np.int64]) -> tuple[list[A
 
 
 def _refuse_nanoseconds(series: Any) -> None:
-    """Refuse times finer than microseconds: cutting them would make distinct labels equal."""
+    """Raise an error for times finer than microseconds: rounding would make distinct labels equal."""
     import narwhals.stable.v1 as nw
 
     if not isinstance(series.dtype, nw.Datetime | nw.Duration) or series.dtype.time_unit != "ns":
@@ -162,7 +162,7 @@ def _refuse_nanoseconds(series: Any) -> None:
 
 
 def source_of(source: Any) -> Source:
-    """Make the table for anything in memory that can hold votes."""
+    """Return a table for any object in memory that can contain votes."""
     if isinstance(source, Mapping):
         return MemorySource(source)
     if isinstance(source, np.ndarray) and source.dtype.names:
@@ -174,7 +174,7 @@ def source_of(source: Any) -> Source:
     if type(source).__name__ == "DuckDBPyRelation":
         return _source_of_relation(source)
     if type(source).__module__.startswith("datasets.") and hasattr(source, "with_format"):
-        found = source_of(source.with_format("arrow")[:])  # of Hugging Face, its rows as chosen
+        found = source_of(source.with_format("arrow")[:])  # a Hugging Face dataset, with its selection of rows
         found.backend = "datasets"
         return found
     import narwhals.stable.v1 as nw
@@ -192,7 +192,7 @@ def source_of(source: Any) -> Source:
 
 
 def _source_of_list(columns: Sequence[Any]) -> Source:
-    """Return a table of two or three columns; refuse what may be rows instead."""
+    """Return a table of two or three columns; raise an error for a list that may be rows instead."""
     for row in columns:
         if isinstance(row, tuple | Mapping):
             raise RequestError(
@@ -233,7 +233,7 @@ def _source_of_relation(relation: Any) -> Source:
             read = wide[name][1]
             entries = as_column(columns[name]).tolist()
             columns[name] = as_column([None if each is None else read(each) for each in entries])
-        elif str(kind) == "DATE":  # comes as a time of the day
+        elif str(kind) == "DATE":  # NumPy would give it a time of day
             columns[name] = columns[name].astype("datetime64[D]")
     return MemorySource(columns)
 
@@ -246,7 +246,7 @@ def _moment(microseconds: str) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))
 
 
-# How columns leave DuckDB that NumPy has no exact type for, and how their text is read.
+# How to read columns of DuckDB without an exact NumPy type, and how to convert their text.
 _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HUGEINT": ("CAST({} AS VARCHAR)", int),
     "UHUGEINT": ("CAST({} AS VARCHAR)", int),
@@ -283,7 +283,7 @@ def _with_text_names(source: Any) -> Any:
 
 
 def _without_views(table: Any) -> Any:
-    """Return an Arrow table with plain strings; Arrow's functions do not support string views."""
+    """Return an Arrow table with plain strings, since Arrow's functions do not support string views."""
     import pyarrow as pa
 
     plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -312,7 +312,7 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
         try:
             target = folder.file(".parquet")
             rows = f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = -1)"
-            if not os.path.getsize(draft):  # nothing was sure enough: columns without rows
+            if not os.path.getsize(draft):  # no row was sure enough: write columns without rows
                 empty = [f"NULL::VARCHAR AS {quoted(name)}" for name in _names(columns, added)]
                 rows = f"SELECT {', '.join(empty)} WHERE false"
             database.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION ZSTD)")
@@ -355,7 +355,7 @@ def _cell(value: Any) -> Any:
 
 
 class UnfoldedSource(ArraySource):
-    """Hold the votes of nested records; errors name the row of the source with the record."""
+    """The votes of nested records; errors name the source row of the record."""
 
     has_blanks = True
 
@@ -380,11 +380,11 @@ class UnfoldedSource(ArraySource):
 
     @property
     def written_names(self) -> tuple[str, ...]:
-        """Return the columns of the source that `write` writes, without those it adds."""
+        """Return the columns of the source that `write` writes, without those that it adds."""
         return self._origin.names if self._in_place else self.names
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """Write the votes and further columns; rows of the source if each is a vote."""
+        """Write the votes and further columns; as rows of the source if each is one vote."""
         if self._in_place:
             if added.turned is not None:
                 names, pair, turned = added.turned

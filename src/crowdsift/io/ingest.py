@@ -7,8 +7,8 @@
 2. `plan_reading` recognises the format and finds the column of every role (`columns.py`);
 3. `unfold` makes a row per vote where records are nested (`formats/`);
 4. `plan_columns` adds contexts and covariates (`columns.py`);
-5. `load_rows` and `choose_rows` read the columns and set aside what is no vote (`rows.py`);
-6. `_encoded` turns labels into codes, of which `Comparisons` are made.
+5. `load_rows` and `choose_rows` read the columns and set aside rows that are no votes (`rows.py`);
+6. `_encoded` turns labels into codes, from which `Comparisons` are made.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from crowdsift.votes.source import Source
 if TYPE_CHECKING:
     from crowdsift.votes.choices import Choices
 
-_MILLISECONDS = 1000.0  # a typical time for a vote above this is in milliseconds, not seconds
+_MILLISECONDS = 1000.0  # times whose typical value is above this are in milliseconds, not seconds
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
 
 
@@ -111,23 +111,23 @@ def read(
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
-        The name of a format (docs/formats.md), "plain" for the columns above; by default the one whose columns are
-        there.
+        formats.md), "plain" for the columns above; by default the one whose columns are there./formats.md), "plain" for
+        the columns above; by default the one whose columns are there.
     values
         What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``; also "empty".
     where
         A condition in SQL on the columns; rows that do not meet it are left out.
     unique
-        Columns that name a row; of rows equal in them the first counts.
+        Columns that identify a row; of rows equal in them the first counts.
     skip_bad
-        True sets bad rows aside and counts them, a path also writes them there with reasons; by default the first bad
+        True sets bad rows aside and counts them; a path also writes them there with reasons. By default the first bad
         row is an error.
     workers
         False pools all votes as of one unknown voter; no worker column is needed.
     sides
         Whether the first item was shown on the left. By default this is so for ``left`` and ``right`` only: many files
-        with ``first`` and ``second`` have the winner always first, and would look like a crowd that always presses
-        left. True takes ``first`` as the left all the same, False takes no side as known.
+        with ``first`` and ``second`` have the winner always first, and would look like workers who always press left.
+        True uses ``first`` as the left anyway; False uses no sides.
     covariates
         Names of further columns of numbers, in favour of the first item.
     by
@@ -139,9 +139,9 @@ def read(
         Whether folders named NAME=VALUE in the path give columns of text.
     worker_from_path
         Whether the path of a file names its worker: True takes the folders or names that differ, a pattern such as
-        ``"verdicts/{worker}/result.json"`` says where the worker stands.
+        {worker}/{worker}/result.json"`` says where the worker stands.
     worker_columns
-        Columns of answers, one for each worker, or what their names begin with.
+        Columns of answers, one for each worker, or the beginnings of their names.
     style_control
         Whether lengths, headers, lists and bold text, from the column conv_metadata of Chatbot Arena, are covariates.
     encoding
@@ -153,23 +153,23 @@ def read(
     memory
         An amount such as ``"4GB"``: Parquet files whose votes would need more are read into files, not into memory.
     hide_workers
-        True puts pseudonyms in place of the labels of workers, in notes and bad rows, too; the path of a file takes the
-        secret key in it for them (docs/report.md).
+        True replaces the labels of workers by pseudonyms, also in notes and bad rows; the path of a file uses the
+        secret key in it (docs/report.md).
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
     Returns
     -------
     Comparisons
-        Labels are kept as given: all text in CSV, so "007" and "7" are two items, and in other sources the number 7 and
-        the text "7" are two items also. The integer 7 and the float 7.0 are one, and where items have integers, all
+        Labels are kept as given. All are text in CSV, so "007" and "7" are two items; in other sources the number 7 and
+        the text "7" are two items as well. The integer 7 and the float 7.0 are one, and where items have integers, all
         whole numbers become integers. Outcomes and weights are checked as given, then kept as float32; a weight too
-        small for that (below about 1e-45) counts as 0. ``intake`` counts what became of every row.
+        small for that (below about 1e-45) counts as 0. ``intake`` counts how every row was used.
 
     Raises
     ------
     InputError
-        Where the votes cannot be used; the message says which row and what to do. This includes a winner ``left``,
+        If the votes cannot be used; the message names the row and a remedy. This includes a winner ``left``,
         ``right`` or ``tie`` which is also the label of an item in that row and would mean another outcome as a label.
 
     Examples
@@ -187,7 +187,7 @@ def read(
 
 
 def read_votes(votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None) -> Comparisons:
-    """Read votes as the options say; votes that are read already are returned as they are."""
+    """Read votes with these options; `Comparisons` are returned unchanged."""
     # Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
     options = options or ReadOptions()
     if isinstance(votes, Comparisons):
@@ -204,7 +204,7 @@ def read_votes(votes: Any, options: ReadOptions | None = None, seen: NDArray[np.
         if streamed is not None:
             return replace(streamed, reading=options.remembered())
     with limited_memory(options.memory), coded_votes(votes, options, seen=seen) as coded:
-        coded.table.close()  # what it holds is not needed while the votes are sorted
+        coded.table.close()  # its content is not needed while the votes are sorted
         return coded.comparisons(thread_count(options.threads))
 
 
@@ -219,7 +219,7 @@ def coded_votes(
 ) -> Iterator[CodedVotes]:
     """Read votes row by row, in the order of the source, while their table is open; see `read`."""
     # `every_column`: whether the table holds all columns of the source, not only those of votes; `grouped`: whether the
-    # caller names a column of dependent votes, so that none is offered; `seen`: the `row_ids` of earlier votes; rows
+    # caller names a column of dependent votes, so that none is suggested; `seen`: the `row_ids` of earlier votes; rows
     # among them are left out and counted.
     options = options or ReadOptions()
     if isinstance(options.skip_bad, str | os.PathLike):
@@ -273,7 +273,7 @@ def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOpti
 
 
 def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
-    """Hide labels of workers in names of folders; refuse a condition that may hold labels."""
+    """Hide labels of workers in names of folders; raise an error for a condition that may contain labels."""
     if column.casefold() in identifiers(options.where):
         raise RequestError(
             f"--where (where=) names the column of workers ({column}), and the condition would be kept beside the "
@@ -284,9 +284,9 @@ def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CodedVotes:
-    """Hold votes row by row, as codes into sorted labels, while their table is open.
+    """Votes row by row, as codes into sorted labels, while their table is open.
 
-    None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows that are no votes
+    None stands for outcomes and weights that are all 1, and for unknown workers. Rows that are no votes
     (empty, duplicates, set aside) are not among them; `intake` counts these.
     """
 
@@ -304,13 +304,13 @@ class CodedVotes:
     by: By
     intake: Intake
     pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
-    grade: NDArray[np.uint8] | None = None  # by how much the better side is better, if answers say
+    grade: NDArray[np.uint8] | None = None  # by how much the better side is better, if answers have grades
     reading: Mapping[str, Any] = field(default_factory=dict)
     row_ids: NDArray[np.uint64] | None = None
     choices: Choices | None = None
 
     def comparisons(self, threads: int) -> Comparisons:
-        """Return the votes as every model takes them."""
+        """Return the votes as `Comparisons`."""
         votes = Comparisons.from_codes(
             self.first,
             self.second,
@@ -337,12 +337,12 @@ class CodedVotes:
         )
 
     def _grades(self) -> Grades | None:
-        """Return the decided votes with their grades, in the canonical order of grades; None without."""
+        """Return the decided votes with their grades, in canonical order; None without grades."""
         if self.grade is None or self.outcome is None or self.features is not None:
             return None
         worker = np.zeros(len(self.first), np.uint32) if self.worker is None else self.worker
         weight = np.ones(len(self.first), np.float32) if self.weight is None else self.weight
-        level = np.maximum(self.grade, 1).astype(np.int64)  # an answer without a grade says better
+        level = np.maximum(self.grade, 1).astype(np.int64)  # an answer without a grade means "better"
         found = Grades(self.first, self.second, self.outcome, worker, weight, level)
         order = np.lexsort(found)
         return found.select(order[self.outcome[order] != 0.5])
@@ -367,7 +367,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     notes += _graded(grade) + (() if grouped else _dependent(selection.table, plan))
     notes += () if plan.format.replies else alike(items, "items")
     notes += alike(workers, "workers", shown if hiding is None else hiding.pseudonym)
-    if hiding is not None and worker is not None:  # at once, so that nothing later has a label
+    if hiding is not None and worker is not None:  # done here, so that later messages show no label
         workers, code = hiding.pseudonyms(workers)
         worker = code[worker]
     weight = _numbers(table, roles["weight"], "weight") if "weight" in roles else None
@@ -377,7 +377,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     vectors = [covariate_values(table, each).astype(np.float32) for each in plan.covariates]
     style = style_values(table) if options.style_control else {}
     vectors += [each.astype(np.float32) for each in style.values()]
-    if vectors and worker is None:  # methods with covariates estimate them for workers
+    if vectors and worker is None:  # methods with covariates estimate coefficients for workers
         workers, worker = np.array(["all votes"], dtype=object), np.zeros(len(first), np.uint32)
         notes += ("the votes have no workers; with covariates all of them count as votes of one worker",)
     intake = selection.intake(plan.format.name, len(first), both_bad, notes)
@@ -469,7 +469,7 @@ def _median_by_worker(
 
 
 def _pooled(table: Source, plan: Plan) -> tuple[str, ...]:
-    """Warn that the votes of several files are pooled, where each may be of another judge."""
+    """Return a warning that the votes of several files are pooled, although each may have its own judge."""
     if "worker" in plan.roles or len(table.files) < 2:
         return ()
     shown = ", ".join(table.files[:3]) + (", ..." if len(table.files) > 3 else "")

@@ -1,4 +1,4 @@
-"""What further files say of items, workers and pairs: values, classes, features, gold."""
+"""Files about items, workers and pairs: values, classes, features, gold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crowdsift.votes.source import Source
 def read_item_values(
     source: Any, column: str = "score", *, numeric: bool = True
 ) -> tuple[NDArray[np.object_], NDArray[Any]]:
-    """Read the labels of items and a column that says something about each: truth, or a class."""
+    """Return the labels of items and the values of a column about them: truth, or class."""
     # `numeric`: whether it must hold finite numbers; otherwise it holds labels.
     with closing(open_source(source, called="items")) as table:
         item = resolve_column(table, "item", "the items")
@@ -39,7 +39,7 @@ def read_item_values(
 
 
 def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.object_]:
-    """Return the labels of items, row by row; refuse one that is there twice."""
+    """Return the labels of items, row by row; raise an error for a repeated one."""
     labels, (codes,) = table.labels([column], "item label")
     counts = np.bincount(codes, minlength=len(labels))
     if counts.max() > 1:
@@ -50,14 +50,14 @@ def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.objec
 
 
 def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
-    """Find every item of the comparisons in another list of labels."""
-    # Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7" of a CSV file. Text
+    """Return the index of every item of the comparisons in another list of labels."""
+    # Labels match exactly, otherwise as text, since the number 7 of a Parquet file is the text "7" of a CSV file. Text
     # that stands for several labels matches none of them. `labels`: distinct labels, for example those of
-    # `read_item_values`. Where the votes have contexts: pairs (value, item), or items, which are then meant in every
+    # `read_item_values`. Where the votes have contexts: pairs (value, item), or items, which then match in every
     # context.
     wanted, labels = comparisons.items.tolist(), list(labels)
     if comparisons.by and not all(isinstance(label, tuple) for label in labels):
-        wanted = [item for _, item in wanted]  # what is known of an item holds in every context
+        wanted = [item for _, item in wanted]  # values of an item hold in every context
     place = match_labels(wanted, labels)
     whole = [_cut(label) for label in labels] if (place < 0).any() else labels
     if whole != labels:  # texts of replies, whose labels are cut
@@ -91,7 +91,7 @@ def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
 
 
 class GoldLabels(NamedTuple):
-    """The labels of gold pairs, as a fit keeps them: `winner[i]` is better than `loser[i]`."""
+    """The labels of gold pairs, as a fit stores them: `winner[i]` is better than `loser[i]`."""
 
     winner: NDArray[np.object_]
     loser: NDArray[np.object_]
@@ -99,7 +99,7 @@ class GoldLabels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gold:
-    """Hold codes of distinct, consistent pairs: `winner[i]` is better than `loser[i]`."""
+    """Codes of distinct, consistent pairs: `winner[i]` is better than `loser[i]`."""
 
     winner: NDArray[np.uint32]
     loser: NDArray[np.uint32]
@@ -113,9 +113,9 @@ class Gold:
 
 
 def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
-    """Read gold pairs about the items of votes; a pair given twice counts once."""
+    """Return gold pairs about the items of votes; a repeated pair counts once."""
     # `source`: a file, a frame or arrays with the columns `winner` and `loser`, as for `crowdsift.read`; `GoldLabels`
-    # of a fit; `Gold`, which is returned as it is; or None; `votes`: the votes that the gold is about; every item of
+    # of a fit; `Gold`, which is returned unchanged; or None; `votes`: the votes that the gold is about; every item of
     # the gold must be among theirs.
     if isinstance(source, Gold):
         return source
@@ -173,11 +173,11 @@ _ROLES = ("winner", "loser")
 
 
 def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
-    """Return the codes of labels among the items of the votes, -1 where there is none."""
+    """Return the codes of labels among the items of the votes, -1 for unknown ones."""
     known = votes.items.tolist()
     if not votes.by:
         return match_labels(labels, known)
-    ours, theirs = [], []  # the numbers of values and items, column by column
+    ours, theirs = [], []  # the codes of values and items, column by column
     parts = zip(context_parts(known, votes.by), context_parts(labels, votes.by), strict=True)
     for column, wanted in parts:
         distinct = {key_of(label): label for label in column}
@@ -213,7 +213,7 @@ def _refuse_unknown(
 def _refuse_cycle(
     table: Source, items: NDArray[np.object_], winner: NDArray[np.int64], loser: NDArray[np.int64]
 ) -> None:
-    """Refuse a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
+    """Raise an error for a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
     row_of: dict[tuple[int, int], int] = {}
     for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):
         row_of.setdefault(pair, row)
@@ -241,7 +241,7 @@ def _refuse_cycle(
 
 
 def _cycle(edges: list[tuple[int, int]]) -> list[int]:
-    """Return a cycle of the directed graph as its items in order; empty where there is none."""
+    """Return a cycle of the directed graph as its items in order; empty if there is none."""
     below: dict[int, list[int]] = {}
     above: dict[int, list[int]] = {}
     for better, worse in edges:
@@ -249,7 +249,7 @@ def _cycle(edges: list[tuple[int, int]]) -> list[int]:
         above.setdefault(worse, []).append(better)
     count = {item: len(above.get(item, [])) for item in {*below, *above}}
     free = [item for item in sorted(count) if count[item] == 0]
-    while free:  # peel off what nothing left is better than
+    while free:  # remove items that are better than no remaining one
         item = free.pop()
         del count[item]
         for worse in below.get(item, []):
@@ -259,7 +259,7 @@ def _cycle(edges: list[tuple[int, int]]) -> list[int]:
     if not count:
         return []
     path, seen = [min(count)], {min(count): 0}
-    while True:  # every item that is left has a better one that is left: walk up until it repeats
+    while True:  # every remaining item has a better one: follow these until one repeats
         item = min(each for each in above[path[-1]] if each in count)
         if item in seen:
             return path[seen[item] :][::-1]
@@ -267,7 +267,7 @@ def _cycle(edges: list[tuple[int, int]]) -> list[int]:
         path.append(item)
 
 
-# Names under which the columns of a pair are looked for, and the one of its worker.
+# Accepted names for the columns of a pair, and of its worker.
 _PAIRS = (
     *(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
     *(("model_a", "model_b"), ("item_a", "item_b")),
@@ -284,7 +284,7 @@ def read_labels(source: Any, column: str = "item") -> list[Any]:
 
 
 def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
-    """Workers, and the most questions for each where there is a column ``capacity``."""
+    """Return workers, and their largest number of questions from a column ``capacity``."""
     with closing(open_source(source, called="workers")) as table:
         worker = resolve_column(table, "worker", "the workers")
         limited = any(name.strip().casefold() == "capacity" for name in table.names)
@@ -303,7 +303,7 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
 
 
 def read_prices(source: Any, prices: Mapping[str, float]) -> dict[Any, float]:
-    """Return the price of a vote of every worker, by the column ``panel`` of a file of workers."""
+    """Return the price of every worker's vote, by the column ``panel`` of a file of workers."""
     with closing(open_source(source, called="workers")) as table:
         worker = resolve_column(table, "worker", "the workers")
         panel = resolve_column(table, "panel", "the panels that --price names")
@@ -316,7 +316,7 @@ def read_prices(source: Any, prices: Mapping[str, float]) -> dict[Any, float]:
 
 
 class PairQueries(NamedTuple):
-    """Pairs of items of a fit, a worker each or None, as labels of the fit where it knows them."""
+    """Pairs of items with a worker or None each, as labels of the fit if it has them."""
 
     first: list[Any]
     second: list[Any]
@@ -327,7 +327,7 @@ def read_pair_queries(source: Any, items: Sequence[Any], workers: Sequence[Any],
     """Return the pairs of a file, one per row, in the order of the file."""
     # `source`: a file or frame with the columns first and second (or left and right, winner and loser, chosen and
     # rejected, model_a and model_b), optionally worker, and the context's; `items`, `workers`: the labels of a fit. A
-    # label matches exactly or as text, and the text of a reply by what it is cut to; others are kept as they are.
+    # label matches exactly or as text, and the text of a reply by its cut label; unknown labels stay unchanged.
     with closing(open_source(source, called="pairs")) as table:
         pair = _pair(table)
         who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")
@@ -366,7 +366,7 @@ def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
 
 
 def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
-    """Return wanted labels as those of a list, where they are there."""
+    """Return wanted labels as those of a list, if they are in it."""
     place = match_labels(wanted, labels)
     missing = [row for row in np.flatnonzero(place < 0).tolist() if wanted[row] is not None]
     place[missing] = match_labels([_cut(wanted[row]) for row in missing], labels)
@@ -374,7 +374,7 @@ def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
 
 
 def _cut(label: Any) -> Any:
-    """Return a reply, with its prompt where there is one, as the label it has in a fit."""
+    """Return a reply, with its prompt if there is one, as its label in a fit."""
     if isinstance(label, tuple):
         prompt, reply = label
         return prompt if isinstance(prompt, tuple) else prompt_label(prompt), reply_label(reply)
@@ -383,10 +383,10 @@ def _cut(label: Any) -> Any:
 
 MAX_FEATURES = 4_096
 MISSING_CHOICES = ("error", "mean", "drop")
-_TRUTH = "score"  # the column of a truth, which must not become a feature unasked
+_TRUTH = "score"  # the column of a truth, which must not become a feature by accident
 _FEW_ITEMS, _MANY_NGRAMS, _NGRAMS = 1_200, 4_096, 1_024
 _TEXTS = ("ngrams", "readability")
-_LABELS = ("item", "id", "reply", "response", "completion", "text")  # replies may be named by their text
+_LABELS = ("item", "id", "reply", "response", "completion", "text")  # replies may be identified by their text
 _LISTS = (list, tuple, np.ndarray)
 
 
@@ -441,7 +441,7 @@ def with_item_features(votes: Comparisons, items: Any = None, text: Any = None, 
 
 
 def read_table(given: Any, by: By = "") -> ItemsTable:
-    """Return a table of items: all its columns but item and score, or those that are named."""
+    """Return a table of items: the named columns, or all except item and score."""
     if isinstance(given, str):
         source, colon, columns = given.rpartition(":")
         wanted = tuple(name.strip() for name in columns.split(",")) if colon and source else ()
@@ -460,7 +460,7 @@ def read_table(given: Any, by: By = "") -> ItemsTable:
 
 
 def has_items(source: str) -> bool:
-    """Return whether a file, and not standard input, is a table of items: it has a column item."""
+    """Return whether a source is a table of items: a file, not standard input, with a column item."""
     if source == "-":
         return False
     with closing(open_source(source)) as table:
@@ -477,7 +477,7 @@ def _labels_alone(given: Mapping[str, Any]) -> ItemsTable:
 
 
 def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTable:
-    """Return the table of further items, with the columns that these blocks are made of."""
+    """Return the table of further items, with the columns that these blocks need."""
     if isinstance(items, Mapping) and any(getattr(c, "ndim", 1) == 2 for c in items.values()):
         return read_table(items)
     kinds = {name: block.kind for block in blocks for name in block.columns}
@@ -485,7 +485,7 @@ def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
-    # Labels are those of the first of these columns; with the columns of contexts they are pairs.
+    # Labels are in the first of these columns; with columns of contexts they are pairs.
     with closing(open_source(source, called="items")) as table:
         known = (lookup(table, table.names, name) for name in _LABELS if name not in wanted)
         item = next(filter(None, known), None) or resolve_column(table, "item", "the items")
@@ -513,7 +513,7 @@ def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By 
 
 
 def _once(table: Source, item: str, read: ItemsTable) -> ItemsTable:
-    """Keep the first of rows that are equal; refuse an item with two different rows."""
+    """Return the first of equal rows; raise an error for an item with two different rows."""
     first: dict[Any, int] = {}
     for row, label in enumerate(read.labels.tolist()):
         at = first.setdefault(key_of(label), row)
@@ -535,7 +535,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _numbers(table: Any, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, NaN where there is none; text is refused."""
+    """Return a column of numbers, NaN for empty entries; raise an error for text."""
     values = np.asarray(table.numbers(name), np.float64)
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         given = table.value(name, row)
@@ -564,7 +564,7 @@ def _lists(table: Any, name: str) -> list[Any] | None:
 
 
 def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
-    """Return a column of lists of numbers, all of one length; None where one is missing."""
+    """Return a column of lists of numbers, all of one length; None for missing lists."""
     size = next((len(row) for row in rows if row is not None), 0)
     for number, row in enumerate(rows):
         if row is not None and len(row) != size:
@@ -581,7 +581,7 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
 
 
 def _text_table(given: Any, by: By = "") -> ItemsTable:
-    """Return texts: FILE:COLUMN, a table or mapping of columns, or a mapping from items to texts."""
+    """Return texts, given as FILE:COLUMN, a table or mapping of columns, or a mapping from items."""
     source, colon, column = str(given).rpartition(":") if isinstance(given, str) else ("", "", "")
     columns = not isinstance(given, Mapping) or isinstance(given.get("item"), _LISTS)
     if isinstance(given, str) and not (colon and source and column):
@@ -608,7 +608,7 @@ def _several(given: Any) -> list[Any]:
 
 
 def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
-    """Which rows lack some feature."""
+    """Return which rows lack some feature."""
     absent = np.zeros(len(table.labels), bool)
     for column in table.columns.values():
         if is_text:
@@ -620,7 +620,7 @@ def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
 
 
 def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[FeatureBlock]:
-    """Return the blocks of one table for the items at these places; -1 is missing."""
+    """Return the blocks of one table for the items at these rows; -1 means missing."""
     if is_text:
         return _text_blocks(table, place)
     blocks = []
@@ -660,7 +660,7 @@ def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlo
 
 
 def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rows of norm 1; zeros stay."""
+    """Return rows scaled to norm 1; zero rows stay."""
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.asarray(matrix / np.where(norms > 0.0, norms, 1.0))
 

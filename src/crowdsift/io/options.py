@@ -1,4 +1,4 @@
-"""How votes are to be read: one record, checked once, before any file is opened."""
+"""Options of reading votes: one record, checked once, before any file is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crowdsift.io.sql import require_condition
 from crowdsift.votes.labels import By
 from crowdsift.votes.pseudonyms import Hiding
 
-# The roles of our own columns, and further ones of our formats.
+# The roles of our own columns, and further roles of formats.
 ROLES = ("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight")
 _OF_FORMATS = ("context", "item", "rank", "task")
 MEANINGS = ("left", "right", "tie", "both bad")
@@ -31,7 +31,7 @@ _REMEMBERED = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Hold the options of `crowdsift.read`; `by` is a text for one column, a tuple for several."""
+    """The options of `crowdsift.read`; `by` is a text for one column, a tuple for several."""
 
     columns: Mapping[str, str] = field(default_factory=lambda: _NONE)
     format: str = "auto"
@@ -54,7 +54,7 @@ class ReadOptions:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        put = object.__setattr__  # the way of a frozen dataclass to normalise what it was given
+        put = object.__setattr__  # a frozen dataclass allows no other way to normalise its fields
         for name, checked in _CHECKS.items():
             put(self, name, checked(getattr(self, name), name))
         put(self, "format", self.format or "auto")
@@ -107,7 +107,7 @@ class ReadOptions:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """Return what answers mean: left, right, tie, "both bad", or "" for no answer."""
+        """Return the meaning of answers: left, right, tie, "both bad", or "" for no answer."""
         known = {}
         for answer, meaning in self.values.items():
             word = meaning.strip().lower().replace("_", " ")
@@ -118,7 +118,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, reading: Mapping[str, Any], threads: int | None) -> ReadOptions:
-        """Make a record of keywords as users give them; refuse one that is unknown."""
+        """Return a record of keywords as users give them; raise an error for an unknown one."""
         known = [each.name for each in fields(cls)]
         if wrong := sorted(set(reading) - set(known)):
             raise RequestError(
@@ -128,8 +128,8 @@ class ReadOptions:
         return cls(**{**reading, "threads": threads})
 
     def remembered(self) -> dict[str, Any]:
-        """Return the options that shape votes, if they were changed: an update uses them again."""
-        # Contexts, workers and covariates are known from the votes themselves.
+        """Return the options that affect votes, if they were changed: an update uses them again."""
+        # Contexts, workers and covariates follow from the votes themselves.
         kept = [name for name in self.changed() if name in _REMEMBERED]
         values = {name: getattr(self, name) for name in kept}
         if self.hide_workers is not None:
@@ -137,7 +137,7 @@ class ReadOptions:
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
     def changed(self) -> list[str]:
-        """Return the names of the options that differ from their defaults, resources left out."""
+        """Return the names of the options that differ from their defaults, except resources."""
         return [
             each.name
             for each in fields(self)
@@ -165,7 +165,7 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
         raise _wrong(name, "the names of columns", given)
     try:
         names = tuple(given)
-    except TypeError:  # an array of no dimension
+    except TypeError:  # an array without dimensions
         raise _wrong(name, "the names of columns", given) from None
     if not all(isinstance(each, str) for each in names):
         raise _wrong(name, "the names of columns", given)

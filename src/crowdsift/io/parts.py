@@ -1,4 +1,7 @@
-"""One file of votes as DuckDB reads it: find it, inspect it, scan it by SQL, load it whole.
+"""One file of votes read by DuckDB: find it, inspect it, scan it by SQL, load it.
+
+¶ DuckDB gets a link in a private folder instead of the file's path. So neither patterns ([, ?, *), nor names that are
+not UTF-8, nor folders such as weight=5/ have a special meaning.
 
 DuckDB is given a link in a folder of ours instead of the file's own path. So neither patterns ([, ?, *) nor names that
 are not UTF-8 nor folders such as weight=5/ can mean anything to it.
@@ -35,13 +38,13 @@ from crowdsift.io.text import (
 from crowdsift.votes.replies import BEGINNING, HASH, LONG, MARK
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
-# A condition sees columns under their own names; ours must not be among them.
+# A condition sees columns under their own names, so ours must differ from these.
 _OURS = "crowdsift {}"
 
 
 @dataclass
 class Part:
-    """Describe one file: its link, its name in messages, its kind, its columns and their types.
+    """One file: its link, its name in messages, its kind, its columns and their types.
 
     `constant` are columns from names of folders (worker=bob/); `broken` the rows that are no records, with reasons;
     `sampled` says that the columns come from the first rows of a large file; `numeric` are the columns of text that a
@@ -61,31 +64,31 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the columns, those of folders last."""
+        """Return the columns; those of folders come last."""
         own = self.header.names if self.header else tuple(self.types or ())
         return (*own, *(name for name in self.constant if name not in own))
 
     def type_of(self, name: str) -> str:
-        """Return the type of a column, for comparison with that of other files."""
+        """Return the type of a column, to compare it with that of other files."""
         return (self.types or {}).get(name, "text")
 
 
 def partitions_of(path: str) -> dict[str, str]:
-    """Return the columns that folders named NAME=VALUE give."""
+    """Return the columns from folders named NAME=VALUE."""
     folders = os.path.dirname(path).split(os.sep)
     pairs = (folder.partition("=") for folder in folders)
     return {name: value for name, equals, value in pairs if equals and name and value}
 
 
 _SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-# Names of files that say nothing about who voted.
+# Names of files that do not identify a worker.
 _NO_NAMES = ("result", "results", "annotations", "verdicts", "judgments", "outputs", "votes", "data")
 
 
 def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, str] | None]:
-    """Return the columns that a pattern finds in paths, None for a path that it does not match."""
-    # A pattern is matched at the end of a path; {worker} and other names in braces are columns, * stands for anything
-    # within a name. True takes what tells the paths apart: folders or names.
+    """Return the columns that a pattern finds in paths, None for paths that do not match."""
+    # A pattern is matched at the end of a path; {worker} and other names in braces are columns, * stands for any text
+    # within a name. True uses the parts that differ between paths: folders or names.
     paths = [os.path.abspath(path).replace(os.sep, "/") for path in paths]
     if isinstance(pattern, str):
         parts = re.split(r"(\{\w+\}|\*)", pattern.replace(os.sep, "/").removeprefix("./"))
@@ -105,7 +108,7 @@ def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, st
 
 
 def scan(part: Part, *, numbered: bool = False, sample: int = -1) -> str:
-    """Return the table function that reads every column; of JSON, to learn its columns."""
+    """Return the table function that reads every column; for JSON, to find its columns."""
     options = [literal(part.path), "hive_partitioning = false"]
     if part.kind == "parquet":
         options.append("binary_as_string = true")
@@ -122,7 +125,7 @@ def scan_rows(
     part: Part, names: Iterable[str], texts: Iterable[str] = (), late: Iterable[str] = (), longest: int = 2_000_000
 ) -> str:
     """Return the table function that reads the rows of a file."""
-    # JSON gives the columns named, each as the JSON it is; those of `texts` as text.
+    # For JSON it returns the named columns, each as JSON text; those in `texts` as plain text.
     if part.kind == "parquet":
         return scan(part)
     options = [literal(part.path), "hive_partitioning = false"]
@@ -162,9 +165,9 @@ def selected(
     condition: str = "",
     late: Sequence[str] = (),
 ) -> str:
-    """Select the columns asked for, named c0, c1 and so on."""
+    """Return the SELECT of the given columns, named c0, c1 and so on."""
     # Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows meet the condition,
-    # where there is one; l0, l1 and so on whether a late column has a value.
+    # if there is one; l0, l1 and so on whether a late column has a value.
     inner, outer = [], []
     for place, name in enumerate(names):
         inner.append(f"{field_of(part, name)} AS {quoted(_OURS.format(f'c{place}'))}")
@@ -188,7 +191,7 @@ def selected(
 
 
 def condition_scan(part: Part) -> list[str]:
-    """Select every column under its own name for a condition; those of text files as text."""
+    """Return the SELECT of every column under its own name for a condition; those of text files as text."""
     columns = condition_columns(part)
     for name in part.numeric & set(columns):
         columns[name] = f"TRY_CAST({columns[name]} AS DOUBLE)"
@@ -197,7 +200,7 @@ def condition_scan(part: Part) -> list[str]:
 
 def condition_columns(part: Part) -> dict[str, str]:
     """Return the columns that a condition may name, in SQL."""
-    # Names that differ only in case are one to SQL; the first counts.
+    # Names that differ only in case are equal in SQL; the first counts.
     columns: dict[str, str] = {}
     folded: set[str] = set()
     for name in part.names:
@@ -220,15 +223,15 @@ def _reply(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Cut a long text to its beginning and its hash, in SQL; its blanks are replaced later."""
-    # Bytes are known at once, characters must be counted; one has at most four bytes.
+    """Return SQL that cuts a long text to its beginning and its hash; its blanks are replaced later."""
+    # The number of bytes is known, characters must be counted; a character has at most four bytes.
     return (
         f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > {LONG}) THEN "
         f"left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) ELSE {text} END"
     )
 
 
-# The columns of larger JSON files are those of their first rows.
+# For larger JSON files the columns are those of the first rows.
 _LARGE, SAMPLE = 256_000_000, 20_000
 _MIN_COPIED_ROWS = 10  # rows of files that are not equal by chance
 
@@ -267,7 +270,7 @@ def _files_in(folder: str, source: str) -> list[str]:
 
 
 def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the paths without those that are links to an earlier one, and a note about these."""
+    """Return the paths without links to earlier ones, and a note about these."""
     own = {os.path.realpath(path): path for path in reversed(paths)}
     again = [path for path in paths if own[os.path.realpath(path)] != path]
     if not again:
@@ -278,8 +281,8 @@ def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> None:
-    """Refuse files with the same content, whose votes would be counted twice."""
-    # Files of few rows may be equal by chance; folders that give other columns tell files apart.
+    """Raise an error for files with equal content, whose votes would count twice."""
+    # Files with few rows may be equal by chance; folders that give different columns distinguish files.
     sizes = Counter(os.path.getsize(part.path) for part in parts)
     seen: dict[tuple[bytes, str], Part] = {}
     for part in parts:
@@ -336,13 +339,13 @@ def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: s
 
 
 def is_parquet_file(path: str) -> bool:
-    """Say whether a file begins as Parquet does."""
+    """Return whether a file begins as Parquet does."""
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 
 
 def _is_other_utf8(path: str, source: str) -> bool:
-    """Say whether a file is UTF-8 with more than ASCII in it."""
+    """Return whether a file is UTF-8 and not plain ASCII."""
     with opened(path, False, source) as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
     with opened(path, zipped, source) as stream:
@@ -355,7 +358,7 @@ def _is_other_utf8(path: str, source: str) -> bool:
 
 
 def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
-    """Find the columns of a file and their types."""
+    """Return the file with its columns and their types."""
     if part.kind == "csv":
         part.header = read_header(part.path, part.zipped, part.source)
         return part
@@ -369,10 +372,10 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
     return part
 
 
-# Bytes a row: of the codes and of sorting them by worker, at the peak; of the table with codes; and of text in a table,
-# for a byte of it in the file.
+# Bytes per row: of the codes and of sorting them by worker, at the peak; of the table with codes; and of text in a
+# table, per byte in the file.
 _SORTING, _CODED, _TEXT = 64, 24, 2.5
-# Columns that would change what votes mean, and may not first appear far down in a large file.
+# Columns that change the meaning of votes, and must not first appear late in a large file.
 _LATE = (
     *("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
     *("prompt", "annotator", "annotator_id", "worker_id", "judge"),
@@ -382,16 +385,16 @@ Run = Callable[[Part, str], Any]
 
 
 def require_room(parts: Sequence[Part], run: Run) -> None:
-    """Refuse votes that will not fit into memory, or whose text will not fit onto the disk."""
-    # Where the user limits the memory, the records of CSV files are counted: a gzip file may hold a thousand times its
+    """Raise an error for votes that do not fit into memory, or whose text does not fit on disk."""
+    # If the user limits the memory, the records of CSV files are counted: a gzip file may contain a thousand times its
     # size.
     rows, text = 0, 0.0
     for part in parts:
         if part.kind == "parquet":
             rows += run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
-        else:  # gzip holds about five times its size; a vote is seldom longer than 40 bytes
+        else:  # gzip expands about five times; a vote is seldom longer than 40 bytes
             size = os.path.getsize(part.path) * (5 if part.zipped else 1)
-            longest = 400 if part.sampled else 40  # a large JSON file holds long texts
+            longest = 400 if part.sampled else 40  # a large JSON file contains long texts
             held = size // longest
             if part.kind == "csv" and memory_is_limited():
                 held = count_records(part.path, part.zipped, part.source, quotes=True)
@@ -415,8 +418,8 @@ def load_part(
     condition: str = "",
     skip_bad: bool = False,
 ) -> None:
-    """Load the columns of a file; `into` is the head of the query that takes them."""
-    # The records of a text file are counted apart, and what DuckDB read is compared with that.
+    """Load the columns of a file; `into` is the head of the query that receives them."""
+    # The records of a text file are counted separately, and the count is compared with DuckDB's.
     late = [name for name in _LATE if name not in part.names] if part.sampled else []
     texts = [name for name in (*replies, *prompts) if name not in names]
     every = part.names if condition else (*names, *texts)  # a condition may name any column
@@ -458,7 +461,7 @@ def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bo
     try:
         rows = run(part, query).fetchone()[0]
     except InputError:
-        counted()  # a broken gzip file says so itself
+        counted()  # raises an error for a broken gzip file
         return False
     if rows == counted():
         return True
@@ -475,7 +478,7 @@ def _records(part: Part) -> int:
 
 
 def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
-    """Refuse columns that appear only after the rows from which types were inferred."""
+    """Raise an error for columns that appear only after the rows from which types were inferred."""
     found = ", ".join(f"bool_or(l{place})" for place in range(len(late)))
     there = run(part, f"SELECT {found} FROM votes").fetchone()
     for name, is_there in zip(late, there, strict=True):

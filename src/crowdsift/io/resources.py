@@ -1,4 +1,4 @@
-"""Memory and disk: what there is, and errors before work starts that needs more."""
+"""Memory and disk: available amounts, and errors before work that needs more."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 from crowdsift.errors import RequestError, ResourceError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
+_CGROUPS = (  # limit and use of a container: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-SMALL = 16e6  # bytes that no machine lacks
+SMALL = 16e6  # bytes that every machine has
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that this process may still take; None if unknown."""
-    # The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system says.
+    """Return the bytes of memory that this process can still allocate; None if unknown."""
+    # The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, takes precedence over the system.
     requested = os.environ.get("CROWDSIFT_MEMORY")
     if requested is not None:
         return size_of(requested, "the environment variable CROWDSIFT_MEMORY")
@@ -39,7 +39,7 @@ def available_memory() -> int | None:
 
 @contextmanager
 def limited_memory(memory: str) -> Iterator[None]:
-    """Make an amount such as 4GB the memory that is available meanwhile; "" changes nothing."""
+    """Limit the available memory to an amount such as 4GB within the block; "" changes nothing."""
     before = os.environ.get("CROWDSIFT_MEMORY")
     if memory:
         os.environ["CROWDSIFT_MEMORY"] = memory
@@ -53,12 +53,12 @@ def limited_memory(memory: str) -> Iterator[None]:
 
 
 def memory_is_limited() -> bool:
-    """Return whether the user, and not the system, says how much memory there is."""
+    """Return whether the user set the limit of memory, and not the system."""
     return "CROWDSIFT_MEMORY" in os.environ
 
 
 def size_of(text: str, what: str = "--memory") -> int:
-    """Return the bytes of an amount such as 8GB."""
+    """Return the bytes in an amount such as 8GB."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
     amount = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
     if not 1 <= amount < 2**63:
@@ -67,15 +67,15 @@ def size_of(text: str, what: str = "--memory") -> int:
 
 
 def readable(size: float) -> str:
-    """Return an amount of bytes as a person writes it."""
+    """Return an amount of bytes as text for people."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
 
 
 def require_memory(size: float, what: str) -> None:
-    """Refuse work that needs more memory than there is."""
-    # `size`: the bytes that the work takes at its peak, beyond what is held already.
+    """Raise an error for work that needs more memory than is available."""
+    # `size` is the peak of the work in bytes, without memory that is already used.
     if size < SMALL and not memory_is_limited():
-        return  # to ask the system would take longer than some small fits
+        return  # querying the system would take longer than some small fits
     there = available_memory()
     if there is not None and size > there:
         raise ResourceError(
@@ -87,7 +87,7 @@ def require_memory(size: float, what: str) -> None:
 
 
 def require_disk(size: float, what: str) -> None:
-    """Refuse work that spills more to the disk than is free there."""
+    """Raise an error for work that writes more temporary data than the disk has free."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if size > free:

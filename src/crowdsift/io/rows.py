@@ -1,8 +1,8 @@
-"""Choose the rows that become votes, and say what became of the others.
+"""Choose the rows that become votes, and count the others by reason.
 
 Rows that are left out, empty, bad or duplicates are counted. Rows that may have been uploaded twice are found in three
-ways. A row equals an earlier one in columns that otherwise identify rows. Far more rows are equal than by chance, while
-hardly any worker answers a pair differently the second time. A block of rows comes again in the same order.
+ways. A row may equal an earlier one in columns that otherwise identify rows. Far more rows may be equal than by chance,
+while workers hardly ever answer a pair differently the second time. A block of rows may be repeated in the same order.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from crowdsift.votes.source import LIMITS, Added, SortedCodes, Source, number_of
 Hashes = NDArray[np.uint64]
 Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
 
-_WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
+_WORK_TIME = "WorkTimeInSeconds"  # the column of work times in batches of Mechanical Turk
 _NAMING = "what names a row (--unique)"
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
-_MIN_REPEATED = 20  # rows that repeat, or rows of a block, below which chance explains them
+_MIN_REPEATED = 20  # least repeated rows, or rows of a block, that chance does not explain
 _CLEARLY = 5.0  # standard deviations beyond chance
-_CONFLICTS = 0.1  # second answers that differ, per equal one, where workers judge pairs again
-_BLANKS = ("-", "--", "na", "n/a", "nan", "null", "none", "?")  # as other programs write an empty cell
+_CONFLICTS = 0.1  # differing second answers per equal one if workers judge pairs again
+_BLANKS = ("-", "--", "na", "n/a", "nan", "null", "none", "?")  # texts of other programs for an empty cell
 _SAMPLE = 1 << 19  # about the number of rows that are sorted
-_MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their order
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # by which hashes of several columns are mixed
+_MAX_BLOCK_ROWS = 1 << 22  # most rows whose order is compared; of more, only equal rows are counted
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplier that mixes hashes of several columns
 
 
 def unfold(table: Source, plan: Plan, options: ReadOptions, *, every_column: bool) -> tuple[Source, Plan]:
@@ -83,7 +83,7 @@ def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: 
 
 
 def time_column(table: Source, form: Format) -> str:
-    """Return the column of the time that an answer took, "" for none."""
+    """Return the column of the time that an answer took, "" if there is none."""
     known = folded(form.seconds) if form.seconds else _WORK_TIME
     return next((name for name in table.names if known in (name, form.seconds and folded(name))), "")
 
@@ -104,7 +104,7 @@ def _unfolded_rows(table: Any) -> Selection:
 
 
 def choose_rows(selection: Selection, plan: Plan, options: ReadOptions, seen: NDArray[np.uint64] | None) -> None:
-    """Leave out rows that are broken, empty or duplicates, and bad ones with `skip_bad`."""
+    """Mark rows that are broken, empty or duplicates, and bad ones with `skip_bad`, as unused."""
     table, roles = selection.table, plan.roles
     for row, reason in table.broken().items():
         selection.set_aside(np.array([row]), "", reason.partition(";")[0])
@@ -145,8 +145,8 @@ def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
 
 
 def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
-    # The checks are those that otherwise refuse a table at its first bad row; what escaped here would still be refused
-    # there.
+    # These are the checks that otherwise raise an error for the first bad row; a bad row that is missed here still
+    # raises one there.
     table, roles = selection.table, plan.roles
     if "outcome" in roles:
         bad = np.isnan(_outcomes(table, plan))
@@ -169,7 +169,7 @@ def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) 
 
 
 class Selected(Source):
-    """Show some rows of another source, in its order; places are those of the other source."""
+    """Some rows of another source, in its order; row numbers are those of the other source."""
 
     def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
         self._base, self._rows = base, rows
@@ -181,7 +181,7 @@ class Selected(Source):
         return len(self._rows)
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """See `Source.encode`; labels that no row has are left away."""
+        """See `Source.encode`; labels that no row has are left out."""
         try:
             labels, codes = self._base.encode(name)
         except LabelError as fault:
@@ -249,13 +249,13 @@ def _used(codes: list[NDArray[np.uint32]], count: int) -> tuple[NDArray[np.int64
 
 
 def _number(text: str) -> int:
-    """Return a hash of 64 bits that is the same in every run."""
+    """Return a hash of 64 bits that is equal in every run."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 @dataclass
 class Selection:
-    """Record the fate of every row of a table; the first reason counts.
+    """The use of every row of a table, and the first reason against it.
 
     If `record` joins rows, as for rankings, records are used and counted as a whole.
     """
@@ -264,8 +264,8 @@ class Selection:
     state: NDArray[np.uint8]
     record: NDArray[np.int64] | None = None
     reasons: dict[int, tuple[str, str]] = field(default_factory=dict)  # record: column, reason
-    ids: NDArray[np.uint64] | None = None  # hashes of what names a row; 0 where nothing does
-    known: int = 0  # rows that the fit which is updated has already
+    ids: NDArray[np.uint64] | None = None  # hashes of the columns that identify a row; 0 if there are none
+    known: int = 0  # rows that the updated fit already has
 
     USED, LEFT_OUT, DUPLICATE, EMPTY, ASIDE = range(5)
 
@@ -282,7 +282,7 @@ class Selection:
         return Selected(self.table, self.rows)
 
     def mark(self, records: NDArray[Any], state: int) -> None:
-        """Give records, as numbers, a state in which they are not used."""
+        """Set the state of records, given as numbers, that are not used."""
         self.state[records[self.state[records] == self.USED]] = state
 
     def set_aside(self, rows: NDArray[Any], column: str, reason: str) -> None:
@@ -297,7 +297,7 @@ class Selection:
         self.mark(records, self.ASIDE)
 
     def drop_duplicates(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
-        """Keep the first of the rows that are equal in the columns, unless it was seen before."""
+        """Mark rows as duplicates that equal an earlier one in the columns, or one in `seen`."""
         names = [resolve_column(self.table, name, _NAMING) for name in columns]
         rows = self.rows
         key = np.zeros(len(rows), np.int64)
@@ -325,19 +325,19 @@ class Selection:
             self.known = len(old)
 
     def row_ids(self) -> NDArray[np.uint64] | None:
-        """Return the sorted hashes of the rows used; None where nothing names a row."""
+        """Return the sorted hashes of the rows used; None if no columns identify rows."""
         if self.ids is None:
             return None
         used = self.ids[(self.state == self.USED) & (self.ids != 0)]
         return np.unique(used) if len(used) else None
 
     def drop_empty(self, blank: Sequence[int], codes: NDArray[np.uint32]) -> None:
-        """Leave out rows without an answer: no entry, or one of the codes that mean nothing."""
+        """Mark rows without an answer: no entry, or one of the codes that mean none."""
         empty = np.flatnonzero((codes == MISSING) | np.isin(codes, blank))
         self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
 
     def intake(self, name: str, votes: int, both_bad: int, notes: tuple[str, ...]) -> Intake:
-        """Count what became of every row."""
+        """Return the counts of all rows."""
         count = np.bincount(self.state, minlength=5).tolist()
         reasons = Counter(reason for _, reason in self.reasons.values())
         return Intake(
@@ -356,7 +356,7 @@ class Selection:
         )
 
     def refuse_nothing(self) -> None:
-        """Refuse a table of which no row is left."""
+        """Raise an error if no row is left."""
         if self.state.all():
             line = str(self.intake("rows", 0, 0, ())).partition(": ")[2]
             raise InputError(f"no votes are left: {line}", source=self.table.source)
@@ -364,9 +364,9 @@ class Selection:
     def write_aside(
         self, path: str | os.PathLike[str], columns: Sequence[str], hidden: Mapping[str | None, Hiding]
     ) -> None:
-        """Write the rows set aside with their places and reasons."""
-        # The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated nothing is then written
-        # but its place, since a label may stand in any of them.
+        """Write the rows that were set aside, with their places and reasons."""
+        # The columns in `hidden` get pseudonyms. For a row whose cells could not be separated only its place is then
+        # written, since any cell may contain a label.
         with replace_file(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow(["source", "row", "column", "reason", *columns])
@@ -396,17 +396,17 @@ def _unlabelled(table: Source, column: str) -> Iterator[tuple[NDArray[np.int64],
 def meanings(
     labels: Sequence[Any], plan: Plan, values: Mapping[str, str], *, any_words: bool = True
 ) -> list[str | None]:
-    """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown."""
-    # What the user says goes before what the format says, and that before words for sides, which are understood if
+    """Return the meaning of every answer: a side, "tie", "both bad", "" for none, None if unknown."""
+    # The user's meanings take precedence over the format's, and these over words for sides, which are recognised if
     # `any_words`: if no answer is the label of an item.
     words = {"left": "left", "right": "right", "tie": "tie"}
     if any_words:
         words |= {answer: side for answer, (side, _) in GRADED.items()} | _side_words(labels)
     if plan.format.words:
-        for one, two in SIDE_WORDS[:5]:  # not 0 and 1, nor 1 and 2: 1 would be either side
+        for one, two in SIDE_WORDS[:5]:  # not 0 and 1, nor 1 and 2: 1 could be either side
             words |= {one: "left", two: "right"} if one != "1" else {}
         words |= dict.fromkeys(TIE_WORDS, "tie")
-    for role in ("left", "right"):  # the name of the side's own column, or the end of it
+    for role in ("left", "right"):  # the name of the side's own column, or its ending
         name = plan.roles.get(role, role)
         prefix = plan.format.pairs
         words.setdefault(name.casefold(), role)
@@ -427,15 +427,14 @@ def meanings(
 
 
 def _answer(label: Any) -> str:
-    """Return an answer as text; 1.0, as a column of numbers with a gap has it, is 1."""
+    """Return an answer as text; 1.0, from a column of numbers with gaps, is 1."""
     text = str(label).strip()
     return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
 
 
 def _side_words(labels: Sequence[Any]) -> dict[str, str]:
-    """Return the answers that differ in the word for a side alone, such as Image A and Image B."""
-    # 1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read either way and are left
-    # out.
+    """Return the answers that differ only in the word for a side, such as Image A and Image B."""
+    # 1 and 2 are the sides, and 0 with them is a tie. 0 and 1 alone, and -1, 0 and 1, are ambiguous and left out.
     answers = {_answer(label).casefold() for label in labels if not is_empty(label)}
     pairs = [pair for pair in side_columns(answers) if pair != ("0", "1") and "-1" not in pair]
     if len(pairs) != 1:
@@ -445,17 +444,17 @@ def _side_words(labels: Sequence[Any]) -> dict[str, str]:
 
 
 def _is_blank(label: Any) -> bool:
-    """Return whether a number is missing, as files write that."""
+    """Return whether a label is one of the texts that files have for a missing number."""
     return is_empty(label) or str(label).strip().casefold() in ("nan", "null", "none", "na")
 
 
 def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
-    """Read the outcome for the first item of every row, from numbers of any known range."""
+    """Return the outcome for the first item of every row, from numbers in any known range."""
     column = plan.roles["outcome"]
     found = _outcomes(table, plan)
     if np.isnan(found).any():
         if plan.format.span is None:
-            table.quantities(column, "outcome")  # which says what is wrong
+            table.quantities(column, "outcome")  # raises the error
         row = int(np.argmax(np.isnan(found)))
         first, second, what = plan.format.span or (1.0, 0.0, "outcome")
         raise table.fault(
@@ -472,8 +471,8 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
 
 
 def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
-    """Return outcomes in [0, 1], NaN where a number is none or outside its range."""
-    # Of our own columns, 1 and 2 name the better item, and -1, 0 and 1 say how the first one did.
+    """Return outcomes in [0, 1], NaN for entries that are no number or outside the range."""
+    # In our own columns, 1 and 2 name the better item, and -1, 0 and 1 are the result of the first one.
     column, form = plan.roles["outcome"], plan.format
     if form.span is not None:  # numbers of tools, also as text
         labels, codes = table.encode(column)
@@ -492,7 +491,9 @@ def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Answers:
-    """Hold the outcome for the left item of every row, NaN if the answer is neither side.
+    """The outcome for the left item of every row, NaN if the answer names neither side.
+
+    ¶ `grade` is by how much the side is better (1, 2; 0 for a tie), None if no answer has one.
 
     `grade` says by how much the side is better (1, 2; 0 for a tie), None if no answer says it.
     """
@@ -506,12 +507,12 @@ class Answers:
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
-        """Return the rows whose answer is neither side."""
+        """Return the rows whose answer names neither side."""
         return np.isnan(self.outcome)
 
 
 def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pairs) -> Answers:
-    """Find the outcome for the left item, from a word for a side or from a label of the row."""
+    """Return the outcome for the left item, from a word for a side or from a label of the row."""
     items, first, second = pairs
     column = plan.roles["winner"]
     labels, codes = table.entries(column, "winner")
@@ -535,7 +536,7 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
 
 
 def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -> None:
-    """Refuse answers that are neither side, all of them listed; and words that are also labels."""
+    """Raise an error for answers that name neither side, with a list, and for words that are also labels."""
     if (bad := answers.unknown).any():
         raise _neither(table, column, answers, bad, pairs)
     if answers.clash.any():
@@ -549,7 +550,7 @@ def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -
 
 
 def _neither(table: Source, column: str, answers: Answers, bad: NDArray[np.bool_], pairs: Pairs) -> InputError:
-    """Make the error for answers that are neither a side nor a tie, the most frequent listed."""
+    """Return the error for answers that are neither a side nor a tie, with the most frequent ones."""
     items, first, second = pairs
     row = int(np.argmax(bad))
     column = str(table.value("worker", row)) if table.by_column else column
@@ -573,7 +574,7 @@ def _neither(table: Source, column: str, answers: Answers, bad: NDArray[np.bool_
 
 @dataclass(frozen=True)
 class Repeats:
-    """Say how many rows repeat, which is the first, and in what they are equal."""
+    """How many rows repeat, which is the first, and in which columns they are equal."""
 
     count: int
     row: int
@@ -582,8 +583,8 @@ class Repeats:
 
 def find_repeats(columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes | None]) -> Repeats | None:
     """Return the rows that repeat earlier ones beyond chance, or None."""
-    # `columns`: first item, second item and worker as codes, then what else makes a vote; `further`: returns a hash of
-    # the columns of the source that are not of the votes, or None. Called only if votes repeat.
+    # `columns`: first item, second item and worker as codes, then the other columns of votes; `further`: returns a hash
+    # of the other columns of the source, or None; it is called only if votes repeat.
     first, second, worker = columns[:3]
     pair = _mixed(np.minimum(first, second), np.maximum(first, second))
     cell, vote = _mixed(worker, pair), _mixed(*columns)
@@ -609,7 +610,7 @@ def find_repeats(columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes
 
 
 def _mixed(*columns: NDArray[Any]) -> Hashes:
-    """Hash each row of columns, of codes, hashes or float32."""
+    """Return a hash for each row of columns, given as codes, hashes or float32."""
     result = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         result ^= (column.view(np.uint32) if column.dtype == np.float32 else column).astype(np.uint64)
@@ -623,7 +624,7 @@ def _distinct(keys: Hashes) -> int:
 
 
 def _again(keys: Hashes) -> tuple[int, int]:
-    """Return how many keys equal an earlier one, and the place of the first of these."""
+    """Return how many keys equal an earlier one, and the index of the first of these."""
     first = np.unique(keys, return_index=True)[1]
     later = np.ones(len(keys), bool)
     later[first] = False
@@ -631,9 +632,9 @@ def _again(keys: Hashes) -> tuple[int, int]:
 
 
 def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
-    """Return how often workers would judge a pair again by chance, if they drew pairs like all."""
-    # Two draws are the same pair with probability q = sum of squared shares, so that n draws of a worker hold about q n
-    # (n - 1) / 2 repeated ones, and never more than n - 1.
+    """Return how often workers would judge a pair again by chance, if all drew pairs at the same rates."""
+    # Two draws are the same pair with probability q = sum of squared shares,  2 repeated ones, and never more than n -
+    # 1/ 2 repeated ones, and never more than n - 1.
     votes = np.unique(pair[pair % np.uint64(step) == 0], return_counts=True)[1]
     equal = step * float(((votes / len(pair)) ** 2).sum())
     own = np.bincount(worker).astype(np.float64)
@@ -642,8 +643,8 @@ def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
 
 
 def _block(vote: Hashes, step: int) -> Repeats | None:
-    """Find blocks of rows that come again in the same order, by hashes of windows of rows."""
-    # A window of fewer different rows may come again by chance, as where a file is sorted.
+    """Return blocks of rows that are repeated in the same order, by hashes of windows of rows."""
+    # A window with fewer different rows may be repeated by chance, for instance in a sorted file.
     count = len(vote) - _MIN_REPEATED + 1
     if count <= _MIN_REPEATED:
         return None
@@ -703,7 +704,7 @@ def _form(text: str) -> str:
 
 
 def context_labels(table: Source, names: Sequence[str]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Return sorted contexts, tuples if several columns make them, and the codes of the rows."""
+    """Return sorted contexts, as tuples for several columns, and the codes of the rows."""
     found = [table.labels([name], "context") for name in names]
     values, code = found[0][0], found[0][1][0].astype(np.int64)
     if len(found) == 1:
@@ -726,9 +727,9 @@ def split_items(
     first: NDArray[np.uint32],
     second: NDArray[np.uint32],
 ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Split items by context: labels (value, item) in sorted order, and codes into them."""
+    """Return items split by context: sorted labels (value, item), and codes into them."""
     values, code = context
-    own = np.empty(len(items), np.int64)  # the context of every item, where it has but one
+    own = np.empty(len(items), np.int64)  # the context of every item with only one
     own[first], own[second] = code, code
     if (own[first] == code).all() and (own[second] == code).all():
         order = np.argsort(own, kind="stable")

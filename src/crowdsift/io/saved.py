@@ -1,9 +1,9 @@
-"""A folder of files that belong together: one record names them all, and takes effect last.
+"""A folder of files that belong together: one record names them all, and is written last.
 
-The record, a JSON object, holds the size and the SHA-256 of every file, and a SHA-256 of the record itself. To write,
-new content is first laid down under hidden names; then the record is replaced, which is one rename; then the content
-takes its visible names. A reader looks for content that fits the record under either name. So a run that is killed at
-any moment leaves the old files or the new ones, whole, and never some of each.
+The record, a JSON object, has the size and the SHA-256 of every file, and a SHA-256 of itself. To save, new content is
+first written under hidden names. Then the record is replaced by one rename, and then the content gets its visible
+names. A reader accepts content under either name if it matches the record. So a run that is killed at any moment leaves
+either all old files or all new ones.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from crowdsift.io.sql import literal
 
 FORMAT = 4  # of the folder
 _READ_FORMATS = (3, 4)  # 3: fits of one dimension; folders of other formats are refused
-_FORMAT, _FILES, _CHECKSUM = "format", "files", "checksum"  # the keys that are added to a record
-_MARK = ".crowdsift-new"  # how the hidden names end
+_FORMAT, _FILES, _CHECKSUM = "format", "files", "checksum"  # keys that are added to a record
+_MARK = ".crowdsift-new"  # ending of hidden names
 
 
 class RecordedFolder:
-    """Read the files that a record names, and no others in the folder.
+    """The files of a folder that its record names; others are not read.
 
-    `record`: what the record holds, without its format, the list of files and the checksum; `format`: the number of the
-    layout.
+    `record`: the content of the record without its format, the list of files and the checksum; `format`: the number of
+    the layout.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -74,7 +74,7 @@ class RecordedFolder:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the record is still the one that was read, so no other process has saved here since."""
+        """Return whether the record is still the one that was read: no other process has saved here since."""
         try:
             return self._path.read_bytes() == self._text
         except OSError:
@@ -85,13 +85,13 @@ class RecordedFolder:
         return name in self._files and any(map(os.path.lexists, self._candidates(name)))
 
     def read(self, name: str, advice: str = "") -> bytes:
-        """Return the content of a file; refuse it, with advice, if it does not match the record."""
+        """Return the content of a file; raise an error with advice if it does not match the record."""
         if name not in self._files:
             raise InputError(f"the saved fit has no {name}", source=str(self.folder))
         size, digest = self._files[name]
         present = False
         visible, hidden = self._candidates(name)
-        for path in (visible, hidden, visible):  # it may take its name between two looks
+        for path in (visible, hidden, visible):  # it may be renamed between two checks
             with suppress(OSError):
                 present |= path.is_file()
                 if path.is_file() and path.stat().st_size == size:
@@ -110,7 +110,7 @@ class RecordedFolder:
         return self.folder / name, self.folder / _hidden(name, self._files[name][1])
 
     def settle(self) -> None:
-        """Finish what a killed run began: give content its visible names."""
+        """Complete the work of a killed run: give content its visible names."""
         for name in self._files:
             visible, hidden = self._candidates(name)
             if hidden.is_file():
@@ -127,8 +127,8 @@ def write_recorded(
 ) -> None:
     """Write files and the record that names them, all or none."""
     # Files that only an earlier record named are removed. `name`, `record`: the name and the content of the record; the
-    # list of files is added; `ours`: names of files that such a folder may hold, which are removed too: a run that was
-    # killed just before it removed them, and records of old formats, do not name them.
+    # list of files is added; `ours`: names of files that such a folder may contain, which are also removed: a run that
+    # was killed just before it removed them, and records of old formats, do not name them.
     folder = Path(directory)
     for each in (name, *files):
         if os.path.lexists(folder / each) and not (folder / each).is_file():
@@ -149,7 +149,7 @@ def write_recorded(
                     draft.write_bytes(content)
                     if (folder / each).is_file():
                         draft.chmod((folder / each).stat().st_mode & 0o7777)
-            with replace_file(folder / name) as draft:  # from here on the new files count
+            with replace_file(folder / name) as draft:  # from here on the new files are valid
                 draft.write_bytes(text.encode())
         except BaseException:
             if not _holds(folder / name, text.encode()):
@@ -164,8 +164,8 @@ def write_recorded(
 
 
 def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[str]) -> None:
-    """Refuse a folder in which files of the user would be overwritten."""
-    # Without a record nothing in the folder was written by `write_recorded`.
+    """Raise an error for a folder in which files of the user would be overwritten."""
+    # Without a record, `write_recorded` wrote nothing in the folder.
     folder = Path(directory)
     if os.path.lexists(folder / name):
         return
@@ -179,7 +179,7 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
     known: set[str] = set()
     if (folder / name).exists():
-        with suppress(InputError):  # what is no record of ours names nothing
+        with suppress(InputError):  # a file that is no record of ours names nothing
             found = RecordedFolder(folder, name)
             known = set(ours) | set(found._files)
             found.settle()
@@ -191,7 +191,7 @@ def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
 
 
 def _take_place(hidden: Path, visible: Path) -> None:
-    """Give content its visible name; a symbolic link there is followed."""
+    """Give content its visible name; follow a symbolic link there."""
     if not visible.is_symlink():
         os.replace(hidden, visible)
         return
@@ -212,7 +212,7 @@ def _hidden(name: str, digest: str) -> str:
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the content of a record, however it is laid out as text."""
+    """Return the SHA-256 of the content of a record, independent of its layout as text."""
     content = json.dumps(record, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -222,7 +222,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _listed(value: Any) -> dict[str, tuple[int, str]]:
-    """Return sizes and checksums by name; refuse names outside the folder."""
+    """Return sizes and checksums by name; raise an error for names outside the folder."""
     found = {}
     for name, entry in value.items() if isinstance(value, dict) else ():
         fits = isinstance(entry, dict) and set(entry) >= {"bytes", "sha256"}
@@ -232,7 +232,7 @@ def _listed(value: Any) -> dict[str, tuple[int, str]]:
 
 
 def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the content of a file with these columns: the same bytes for the same columns."""
+    """Return the content of a file with these columns: equal columns give equal bytes."""
     import duckdb
 
     with _private_file() as path:
@@ -249,7 +249,7 @@ def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
-    """Return the columns of such a file; raise ValueError where it is damaged."""
+    """Return the columns of such a file; raise ValueError if it is damaged."""
     import duckdb
 
     try:
@@ -262,8 +262,8 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _private_file() -> Iterator[Path]:
-    """Yield a file in memory if the system supports it, else one in a temporary folder."""
-    # So a full TMPDIR does not keep a finished fit from being saved on another disk.
+    """Yield a file in memory if the system supports it, otherwise one in a temporary folder."""
+    # So a full TMPDIR does not prevent saving a finished fit on another disk.
     handle = -1
     if sys.platform == "linux":
         with suppress(OSError):
@@ -293,22 +293,22 @@ def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 @cache
 def _database(process: int) -> Any:
-    """Return the database of this process, made once (20 ms) and again after a fork."""
+    """Return the database of this process, created once (20 ms) and again after a fork."""
     import duckdb
 
     database = duckdb.connect(":memory:", config={"threads": "1"})
-    with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
+    with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no progress bar
         database.execute("SET enable_progress_bar = false")
     return database
 
 
 _KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
 _METADATA, _DIGEST = "__metadata__", "sha256"
-MAX_HEADER = 100_000_000  # bytes, as the format has it
+MAX_HEADER = 100_000_000  # most bytes of a header, as the format defines
 
 
 def safetensors_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """Return the content of a file with these arrays, and a few texts beside them."""
+    """Return the content of a file with these arrays and a few texts."""
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     parts, at = [], 0
     for name, tensor in tensors.items():
@@ -356,6 +356,6 @@ def read_safetensors(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str,
 
 
 def _content_checksum(header: Mapping[str, Any], numbers: bytes) -> str:
-    """Return the SHA-256 of the header, its checksum not among the metadata, and the numbers."""
+    """Return the SHA-256 of the header, without the checksum in its metadata, and the numbers."""
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(text + b"\0" + numbers).hexdigest()

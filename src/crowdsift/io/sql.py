@@ -1,9 +1,9 @@
 """SQL: a private DuckDB, conditions (`--where`), and addresses of other databases.
 
-The DuckDB has no network, no extensions, no files but those named, and room to spill.
+This DuckDB has no network, no extensions, only the named files, and a folder for temporary data.
 
-Signals come through: a query runs beside the main thread, which waits for it, so that Ctrl-C or any exception of a
-signal handler reaches the caller as it was raised, and stops the query.
+Signals are handled: a query runs in another thread while the main thread waits for it. So Ctrl-C, or any exception of a
+signal handler, stops the query and reaches the caller unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from crowdsift.io.resources import available_memory, readable
 
 Cancels = list[Callable[[], Any]]  # functions that stop a query
 
-_CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
+_CANCEL_PERIOD = 2.0  # seconds that a cancelled query has before its thread is abandoned
 _SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
 STUDY_MARK = b"csft"  # application_id of the files of `crowdsift ask`
 STUDY_QUERY = 'SELECT "left", "right", winner, worker, prompt, milliseconds, time FROM votes'
@@ -56,14 +56,14 @@ class Database:
             self.connection = duckdb.connect(":memory:", config=config)
         except duckdb.Error as error:
             raise ResourceError(f"DuckDB cannot start: {reason_of(error)}") from None
-        # Without ipywidgets DuckDB refuses in a notebook even to switch the bar off: it has none.
+        # Without ipywidgets there is no bar, and DuckDB refuses even to switch it off in a notebook.
         with suppress(duckdb.InvalidInputException):
             self.connection.execute("SET enable_progress_bar = false")
         confine(self.connection, folder, files)
         self._beside: ThreadPoolExecutor | None = None
 
     def execute(self, query: str) -> Any:
-        """Run a query; errors of DuckDB come through, but for those of a lack of room."""
+        """Run a query; errors of DuckDB pass through, except those for lack of memory or disk."""
         import duckdb
 
         try:
@@ -73,7 +73,7 @@ class Database:
         except duckdb.OutOfMemoryException as error:
             raise exhausted(error) from None
         except UnicodeDecodeError as error:
-            # A message of DuckDB that quotes bytes of the file which are no UTF-8.
+            # DuckDB's message quotes bytes of the file that are not UTF-8.
             message = error.object.decode("utf-8", "replace")
             raise duckdb.InvalidInputException(message) from None
 
@@ -89,13 +89,13 @@ class Database:
             raise
 
     def _stop(self, running: Future[Any]) -> None:
-        """End a query; again and again, for one that has not begun yet does not notice."""
+        """Stop a query; repeatedly, since a query that has not begun yet does not react."""
         while not running.done():
             self.connection.interrupt()
             wait([running], timeout=0.05)
 
     def register(self, name: str, values: Any) -> None:
-        """Make columns in memory known as a table."""
+        """Make columns in memory available as a table."""
         self.connection.register(name, values)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Database:
 
 
 def confine(connection: Any, folder: TemporaryFolder, files: Sequence[str] = ()) -> None:
-    """Let a connection of DuckDB read these files, write into the folder, and reach nothing else."""
+    """Restrict a DuckDB connection to reading these files and writing into the folder."""
     for setting in (
         f"allowed_paths = [{', '.join(map(literal, files))}]",
         f"allowed_directories = [{literal(folder.path + os.sep)}]",
@@ -117,10 +117,10 @@ def confine(connection: Any, folder: TemporaryFolder, files: Sequence[str] = ())
 
 
 def interruptible(work: Callable[[Cancels], None]) -> None:
-    """Run `work` beside the main thread, so that a signal ends it at once."""
-    # Drivers of databases block in C, where a signal handler of Python does not run. The work runs in a daemon thread:
-    # one that a silent server never answers does not keep the process alive. `work`: gets a list, to which it appends
-    # functions that cancel what it runs.
+    """Run `work` in another thread, so that a signal ends it at once."""
+    # Drivers of databases block in C, where a signal handler of Python does not run. The work runs in a daemon thread,
+    # so that a server which never answers does not keep the process alive. `work` gets a list, to which it appends
+    # functions that cancel it.
     cancels: Cancels = []
     if threading.current_thread() is not threading.main_thread():
         work(cancels)
@@ -138,7 +138,7 @@ def interruptible(work: Callable[[Cancels], None]) -> None:
         deadline = time.monotonic() + _CANCEL_PERIOD
         while not result.done() and time.monotonic() < deadline:
             for each in tuple(cancels):
-                with suppress(Exception):  # nothing runs yet, or no more
+                with suppress(Exception):  # nothing runs yet, or no longer
                     each()
             wait([result], timeout=0.05)
 
@@ -147,7 +147,7 @@ def interruptible(work: Callable[[Cancels], None]) -> None:
         result.result()
     except BaseException:
         if not result.done():  # a signal, not an error of the work
-            # To cancel may block as well, where the server does not answer.
+            # Cancelling may block as well, if the server does not answer.
             cancelling = threading.Thread(target=cancel, daemon=True)
             cancelling.start()
             cancelling.join(_CANCEL_PERIOD)
@@ -155,7 +155,7 @@ def interruptible(work: Callable[[Cancels], None]) -> None:
 
 
 def exhausted(error: Exception) -> ResourceError:
-    """Make the error for a lack of memory and of disk space for temporary data."""
+    """Return the error for a lack of memory and of disk space for temporary data."""
     limit = memory_limit()
     allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
     return ResourceError(
@@ -165,29 +165,29 @@ def exhausted(error: Exception) -> ResourceError:
 
 
 def memory_limit() -> int | None:
-    """Return the memory DuckDB may use before it writes to disk: half of what is available."""
+    """Return the memory that DuckDB may use before it writes to disk: half of what is available."""
     there = available_memory()
     return None if there is None else max(there // 2, 200 * 10**6)
 
 
 def literal(text: str) -> str:
-    """Return text in SQL."""
+    """Return text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(name: str) -> str:
-    """Return a name in SQL."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def reason_of(error: Exception) -> str:
-    r"""Return what DuckDB said, in one line, without its advice."""
+    r"""Return DuckDB's message, in one line, without its advice."""
     first = str(error).split("\n", 1)[0]
     return first.split("Error: ", 1)[-1].rstrip(" .")
 
 
 def require_condition(condition: str) -> None:
-    """Refuse what is not one condition."""
+    """Raise an error for anything other than one condition."""
     import duckdb
 
     try:
@@ -200,13 +200,13 @@ def require_condition(condition: str) -> None:
 
 
 def identifiers(condition: str) -> set[str]:
-    r"""Return the names in a condition, in lower case, without the texts in quotes."""
+    r"""Return the names in a condition, in lower case, without quoted texts."""
     names = re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)"|(\w+)""", condition)
     return {(long or short).casefold() for long, short in names if long or short}
 
 
 def wrong_condition(condition: str, reason: str) -> RequestError:
-    """Return the error for a condition that SQL does not take."""
+    """Return the error for a condition that SQL does not accept."""
     shown = condition if len(condition) <= 100 else f"{condition[:97]}..."
     reason = re.sub(r'^Referenced column ("[^"]*") not found.*', r"there is no column \1", reason)
     return RequestError(
@@ -217,8 +217,8 @@ def wrong_condition(condition: str, reason: str) -> RequestError:
 
 
 def numeric_columns(execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str) -> set[str]:
-    """Return the columns of text that a condition compares with numbers, and that hold numbers."""
-    # `condition`: the condition. Where SQL takes it with text, no column is a number.
+    """Return the columns of text that a condition compares with numbers, and that contain numbers."""
+    # If SQL accepts the condition with text, no column is a number.
     import duckdb
 
     given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]
@@ -262,7 +262,7 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
 
 
 def kind_of_database(source: Any) -> str | None:
-    """Return the kind of database that an address or a file is of; None for anything else."""
+    """Return the kind of database of an address or a file; None for anything else."""
     if not isinstance(source, str | os.PathLike):
         return None
     text = os.fsdecode(source)
@@ -270,7 +270,7 @@ def kind_of_database(source: Any) -> str | None:
     if mark:
         return _SCHEMES.get(scheme.lower())
     path = os.path.expanduser(text)
-    if not os.path.isfile(path):  # a pipe would lose what is looked at
+    if not os.path.isfile(path):  # reading from a pipe would consume its content
         return None
     with suppress(OSError), open(path, "rb") as file:
         start = file.read(16)
@@ -290,12 +290,12 @@ def is_study(source: Any) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return a text in which addresses of databases have neither user nor password."""
+    """Return a text in which addresses of databases have no user and no password."""
     return _SECRETS.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
 
 
 def shown_address(address: str) -> str:
-    """Return an address as it may be shown and stored: where, and never who."""
+    """Return an address that may be shown and stored: the place, without the user."""
     if kind_of_database(address) != "postgresql":
         return address
     parts = urlsplit(address)

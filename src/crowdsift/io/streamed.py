@@ -1,8 +1,8 @@
 """Votes that do not fit into memory: from Parquet into mapped files, sorted by worker.
 
-DuckDB gives labels their codes, in sorted order, and spills what it cannot hold. The coded rows are written to one file
-per range of workers; each of these fits, and is sorted and collapsed by the same kernel as votes in memory. So the
-arrays are those that `crowdsift.read` makes, to the byte.
+DuckDB gives labels their codes, in sorted order, and writes to disk if memory is short. The coded rows go to one file
+per range of workers; each fits into memory, and is sorted and collapsed by the same kernel as votes in memory. So the
+arrays have the same bytes as those of `crowdsift.read`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import as_column
 
-_CHUNK = 1 << 21  # rows at a time
-_NEEDED = 80  # bytes per row that reading into memory takes, at its peak
+_CHUNK = 1 << 21  # rows processed at a time
+_NEEDED = 80  # bytes per row for reading into memory, at its peak
 _COLUMNS = {"first": np.uint32, "second": np.uint32, "outcome": np.float32, "weight": np.float32}
 
 
@@ -60,7 +60,7 @@ def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
 
 
 class Labels(NamedTuple):
-    """Distinct labels in sorted order, which are codes by their places, and workers' votes."""
+    """Distinct labels in sorted order, whose positions are the codes, and workers' numbers of votes."""
 
     items: NDArray[np.object_]
     workers: NDArray[np.object_]
@@ -68,7 +68,7 @@ class Labels(NamedTuple):
 
 
 def merged_labels(parts: Sequence[Labels]) -> Labels:
-    """Merge the labels of all parts."""
+    """Return the merged labels of all parts."""
     items: set[Any] = set()
     votes: dict[Any, int] = {}
     for part in parts:
@@ -81,7 +81,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
 
 
 def by_range(rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]) -> list[NDArray[np.uint32]]:
-    """Split rows by the range of their worker, the last column."""
+    """Return rows split by the range of their worker, the last column."""
     place = np.searchsorted(bounds, rows[:, 2], side="right") - 1
     ends = np.cumsum(np.bincount(place, minlength=len(bounds) - 1))
     return np.split(rows[np.argsort(place, kind="stable")], ends[:-1])
@@ -93,7 +93,7 @@ def is_plain(options: ReadOptions) -> bool:
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Return whether all files are Parquet; a pipe is not looked into."""
+    """Return whether all files are Parquet; pipes are not read."""
     text = os.fsdecode(path)
     if text == "-" or kind_of_database(path):
         return False
@@ -109,7 +109,7 @@ class ParquetVotes(FileSource):
     """Parquet files of votes, coded by DuckDB and fetched a chunk at a time."""
 
     def suits(self, options: ReadOptions) -> bool:
-        """Return whether the columns are winner, loser and worker, and no others matter."""
+        """Return whether the columns are winner, loser and worker, and other columns do not matter."""
         plan = plan_reading(self, options)
         self.refuse_copies()
         roles = [plan.roles.get(role, "") for role in ("winner", "loser", "worker")]
@@ -130,7 +130,7 @@ class ParquetVotes(FileSource):
         return int(sum(counts))
 
     def find_labels(self) -> Labels:
-        """Return sorted labels, and keep them as tables with their codes."""
+        """Return sorted labels, and store them as tables with their codes."""
         for table, names in (("items", self._names[:2]), ("workers", self._names[2:])):
             scans = " UNION ALL ".join(
                 f"SELECT {quoted(name)} AS label, count(*) AS votes FROM {scan(part)} GROUP BY ALL"
@@ -153,7 +153,7 @@ class ParquetVotes(FileSource):
         return Labels(self._in_order("items"), self._in_order("workers"), np.ma.getdata(loads).astype(np.int64))
 
     def take_codes(self, labels: Labels) -> None:
-        """Take codes of labels that also other files have."""
+        """Use codes of labels that other files share."""
         assert self._database is not None
         for table, given in (("items", labels.items), ("workers", labels.workers)):
             kind = np.int64 if given.dtype == object and isinstance(given[0], int) else object
@@ -162,7 +162,7 @@ class ParquetVotes(FileSource):
             self._query(f"CREATE TEMP TABLE {table} AS SELECT label, code FROM given")
 
     def chunks(self) -> Iterator[NDArray[np.uint32]]:
-        """Yield rows as codes of winner, loser and worker, in no order."""
+        """Yield rows as codes of winner, loser and worker, in any order."""
         winner, loser, worker = map(quoted, self._names)
         for part in self._parts:
             self._run(
@@ -197,7 +197,7 @@ class ParquetVotes(FileSource):
             folder.close()
             raise
         held: Any = votes.first
-        weakref.finalize(held._mmap, folder.close)  # with the last of its slices
+        weakref.finalize(held._mmap, folder.close)  # when the last of its slices is released
         return replace(votes, rows=rows, intake=plain_intake(rows, self.notes), source=self.source)
 
     def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
@@ -216,7 +216,7 @@ class ParquetVotes(FileSource):
 
 
 def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Split workers into ranges of at most about `most` votes; a worker's votes stay together."""
+    """Return ranges of workers with at most about `most` votes; a worker's votes stay together."""
     ends = np.cumsum(loads)
     inner, reached = [0], 0
     for at in np.flatnonzero(np.diff(ends // most, prepend=0)).tolist():
@@ -249,7 +249,7 @@ def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -
 
 
 def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
-    """Return votes in memory as votes in files of a folder."""
+    """Return votes in memory as votes mapped from files of a folder."""
     for name in _COLUMNS:
         getattr(votes, name).tofile(work / name)
     return replace(votes, **_mapped(work))

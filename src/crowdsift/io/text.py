@@ -1,7 +1,6 @@
-"""Text files of votes: what they are, their header, and where exactly they are broken.
+"""Text files of votes: their kind, their header, and the exact place of a fault.
 
-DuckDB reads the rows; this module looks at the first bytes before it does, and finds the first bad row after it
-refused.
+DuckDB reads the rows. This module reads the first bytes before that, and finds the first bad row after an error.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ import numpy as np
 from crowdsift.errors import InputError
 
 _DELIMITERS = ",\t;|"
-_HEAD = 1 << 20  # bytes that say what a file is
+_HEAD = 1 << 20  # bytes that determine the kind of a file
 _LONGEST_HEADER = 1 << 26
 _limits = threading.Lock()  # the csv module has one limit for the whole process
 
-_SIGNATURES = {  # not text, but worth a name in the message
+_SIGNATURES = {  # not text, but named in the error
     b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it or save it as CSV",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
@@ -53,7 +52,7 @@ _UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # codes that Windows-1252 does not 
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a delimited file: names, delimiter, and the number of blank lines before."""
+    """The header of a delimited file: names, delimiter, and the number of blank lines before it."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -73,7 +72,7 @@ def copy_stream(path: str, out: IO[bytes], source: str) -> None:
 
 def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
     """Return the kind of a file, 'csv', 'json' or 'parquet', and whether it is gzipped."""
-    # The content decides; the file's name only between CSV and JSON.
+    # The content decides; the file's name only distinguishes CSV from JSON.
     with opened(path, False, source) as stream:
         head = stream.read(4)
     if head == b"PAR1":
@@ -99,9 +98,8 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 
 def guess_encoding(path: str, zipped: bool, source: str) -> tuple[str, str]:
     """Return the encoding of a text file, "utf-8" or "cp1252", and examples of decoded letters."""
-    # Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western languages, and none
-    # of the text is valid UTF-8 beyond ASCII. Other files are left to be read as UTF-8, which fails with the place of
-    # the first fault.
+    # Windows-1252 is assumed only if its letters are rare among ASCII, as in Western languages, and the text has no
+    # valid UTF-8 beyond ASCII. Other files are read as UTF-8, which fails with the place of the first fault.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with opened(path, zipped, source) as stream:
@@ -188,7 +186,7 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
 
 
 def _first_record(text: str) -> tuple[str, int, bool]:
-    """Return the first record that is not blank, the lines before it, and whether it ends."""
+    """Return the first record that is not blank, the lines before it, and whether it is complete."""
     skip, start, quoted = 0, 0, False
     for place, char in enumerate(text):
         if char == '"':
@@ -196,7 +194,7 @@ def _first_record(text: str) -> tuple[str, int, bool]:
         elif char in "\r\n" and not quoted:
             if text[start:place].strip():
                 return text[start:place], skip, True
-            skip += text[place : place + 2] != "\r\n"  # such a line end is counted at its \n
+            skip += text[place : place + 2] != "\r\n"  # this line end is counted at its \n
             start = place + 1
     return text[start:], skip, False
 
@@ -208,7 +206,7 @@ def _delimiter(record: str) -> str:
 
 
 def read_header(path: str, zipped: bool, source: str) -> Header:
-    """Read the header of a delimited file; strip names and refuse repeated ones."""
+    """Return the header of a delimited file with stripped names; raise an error for repeated ones."""
     size, record, skip, ended = _HEAD, "", 0, False
     while not ended:
         with opened(path, zipped, source) as stream:
@@ -239,16 +237,16 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
 
 
 def _bare_quotes(lines: Iterable[str], delimiter: str) -> Iterator[str]:
-    """Yield the lines without the blanks around quoted fields, which DuckDB ignores as well."""
-    # The csv module takes them, and the quotes, for a part of the field.
+    """Yield the lines without blanks around quoted fields, which DuckDB ignores as well."""
+    # The csv module treats them, and the quotes, as part of the field.
     mark = re.escape(delimiter)
     opening, first = re.compile(rf"(?<={mark}) +$"), re.compile(rf"(^|(?<={mark})) +$")
     closing = re.compile(rf"^ +(?={mark}|\r?\n?$)")
-    inside = 0  # 1 where a quoted field goes on from the line before
+    inside = 0  # 1 if a quoted field continues from the line before
     for line in lines:
         pieces = line.split('"')
         if ' "' in line or '" ' in line:
-            for place in range(inside, len(pieces), 2):  # the pieces outside of quotes
+            for place in range(inside, len(pieces), 2):  # the pieces outside quotes
                 if place:
                     pieces[place] = closing.sub("", pieces[place])
                 if place < len(pieces) - 1:
@@ -263,7 +261,7 @@ def _cut(name: str) -> str:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Accept fields of any length inside the block."""
+    """Allow fields of any length inside the block."""
     with _limits:
         before = csv.field_size_limit(2**31 - 1)
         try:
@@ -275,10 +273,10 @@ def _long_fields() -> Iterator[None]:
 def repair(
     path: str, zipped: bool, header: Header, source: str, target: str, *, skip_bad: bool = False
 ) -> tuple[int, dict[int, str]]:
-    """Copy a delimited file that DuckDB refused, or raise the error of its first bad row."""
-    # What is refused without being wrong, such as lines that end now in LF and now in CRLF, is written again in one
-    # form. Slow, and run only after a refusal. `skip_bad`: whether a row that is no record is written without content
-    # instead, and reported.
+    """Copy a delimited file that DuckDB refused, or raise the error for its first bad row."""
+    # Correct content that DuckDB refuses, such as a mixture of LF and CRLF, is written again in one form. Slow, and run
+    # only after a refusal. `skip_bad`: whether a row that is no record is written without content instead, and
+    # reported.
     broken: dict[int, str] = {}
     rows = 0
     with open(target, "w", encoding="utf-8", newline="") as out, opened(path, zipped, source) as stream, _long_fields():
@@ -292,7 +290,7 @@ def repair(
 
 
 def _checked_records(text: IO[str], header: Header, source: str, broken: dict[int, str] | None) -> Iterator[list[str]]:
-    """Yield the records after the header; refuse broken ones, or list them in `broken`."""
+    """Yield the records after the header; raise an error for broken ones, or list them in `broken`."""
     width, row = len(header.names), -1
     lines = _bare_quotes(text, header.delimiter)
     records = csv.reader(lines, delimiter=header.delimiter, strict=broken is None)
@@ -333,7 +331,7 @@ def _refuse_record(record: list[str], width: int, delimiter: str, source: str, r
 
 
 def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputError:
-    """Make the error for a JSON file that DuckDB refused, with its first bad row."""
+    """Return the error for a JSON file that DuckDB refused, with its first bad row."""
     with opened(path, zipped, source) as stream:
         text = io.TextIOWrapper(stream, "utf-8", errors="surrogateescape")
         if text.read(_HEAD).lstrip().startswith("["):
@@ -376,12 +374,12 @@ def _explain_array(text: str, source: str, reason: str) -> InputError:
 
 
 _CHUNK = 1 << 24
-_BLANK = b" \r\x0b\x0c"  # a tab may part fields
+_BLANK = b" \r\x0b\x0c"  # tabs may separate fields
 
 
 @contextmanager
 def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
-    """Open the unpacked bytes of a file; raise `InputError` if that fails."""
+    """Return the unpacked bytes of a file as a stream; raise `InputError` if that fails."""
     try:
         with open(path, "rb") as raw:
             yield gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[misc]
@@ -395,9 +393,8 @@ def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
 
 
 def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
-    r"""Count the lines that are not blank, the header among them; refuse zero bytes."""
-    # Line breaks in quotes are not counted. `quotes`: whether a line break between double quotes belongs to a field, as
-    # in CSV.
+    r"""Return the number of lines that are not blank, header included; raise an error for zero bytes."""
+    # With `quotes`, a line break between double quotes belongs to a field, as in CSV, and is not counted.
     counter = _Counter(quotes)
     with opened(path, zipped, source) as stream:
         while chunk := stream.read(_CHUNK):
@@ -413,11 +410,11 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
 
 
 class _Counter:
-    """Count records chunk by chunk; `tail` is the last line, not yet ended by a line break."""
+    """A counter of records, chunk by chunk; `tail` is the last line without a line break yet."""
 
     def __init__(self, quotes: bool) -> None:
         self._quotes, self._inside, self._count = quotes, False, 0
-        self._content = False  # whether the unfinished line holds anything
+        self._content = False  # whether the unfinished line has content
         self._break: bytes = b"\n"
         self._first = True
 
@@ -425,11 +422,11 @@ class _Counter:
         if self._first:
             self._first = False
             if b"\n" not in chunk and b"\r" in chunk:
-                self._break = b"\r"  # as very old programs ended lines
+                self._break = b"\r"  # line end of very old programs
         if not self._quotes or (not self._inside and b'"' not in chunk):
             self._lines(chunk)
             return
-        # Line breaks inside quotes become blanks, which changes no count of what is outside.
+        # Line breaks inside quotes become blanks, which does not change the count outside quotes.
         codes = np.frombuffer(chunk, np.uint8).copy()
         marks = np.flatnonzero(codes == ord('"'))
         breaks = np.flatnonzero(codes == ord(self._break))

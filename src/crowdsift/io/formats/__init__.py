@@ -1,9 +1,9 @@
-"""Formats in which tools write votes: what a format is, and which ones are known.
+"""Formats of votes that other tools write: their description, and the list of known ones.
 
-A format says by which columns it is recognised, which column has which role, and what answers mean. Ours are listed
-below; other packages add theirs by entry points of the group `crowdsift.formats` (docs/extending.md, "Add a format").
-Either way a name such as "package.module:NAME" leads to a `Format` or to several in a tuple, which is imported only
-when votes are not in our own columns.
+A format defines the columns by which it is recognised, their roles, and the meaning of answers. Ours are listed below;
+other packages add theirs by entry points of the group `crowdsift.formats` (docs/extending.md, "Add a format"). Either
+way a name such as "package.module:NAME" leads to a `Format` or to several in a tuple, which is imported only when votes
+are not in our own columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "Format", "Found", "Unfolded", "format_names", "known_formats", "side_columns"]
 
 GROUP = "crowdsift.formats"
-# In the order in which they are tried; those of other packages come after them.
+# In the order in which they are tried; those of other packages follow.
 OURS = {
     "alpaca-eval": "crowdsift.io.formats.judges:ALPACA_EVAL",
     "arena-hard": "crowdsift.io.formats.judges:ARENA_HARD",
@@ -46,7 +46,7 @@ OURS = {
     "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
 }
-# The two sides as people name columns and answers.
+# The two sides as they appear in columns and answers.
 SIDE_WORDS = (("left", "right"), ("a", "b"), ("1", "2"), ("first", "second"), ("one", "two"), ("0", "1"), ("x", "y"))
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
 # Graded answers: the side, and by how much it is better (docs/formats.md, "Graded answers").
@@ -63,21 +63,21 @@ GRADED = {
 
 @dataclass(frozen=True)
 class Format:
-    """Describe a format of votes, which is recognised by its columns.
+    """A format of votes, which is recognised by its columns.
 
-    `name`, `title`: as ``--format`` names it, and in words; `columns`: for every role (those of our own layouts, and
+    `name`, `title`: for ``--format``, and for messages; `columns`: for every role (those of our own layouts, and
     ``context``) the possible names of its column, the first one present counts; `needs`: the roles it must have;
     `marks`, `without`: further columns that must be present (* stands for any letters) or absent; `values`: the meaning
-    of answers: left, right, tie, "both bad", or "" for none; `unique`: columns that name a row, which may be repeated;
-    `noted`: a column, a value, and words for the rows with that value, which are counted; `workers`, `pooled`: whether
-    there are workers, and whether votes without one are pooled; `span`: the outcomes by which the first and the second
-    item win, if not 1 and 0, and their name; `draws`: further numbers that mean a tie; `sets_aside`: whether rows that
-    compare an item with itself, or lack an item or a worker, are counted instead of refused; `seconds`: the column of
-    the time an answer took; `dependent`: a column of which equal values mark dependence; `replies`: whether items are
-    replies to a prompt, their context; `pairs`, `answers`: how names of columns of items and of the answer begin;
-    `words`: whether answers are words for sides, such as A, B and equal; `decode`: finds the answer in a cell such as
-    JSON, None if the cell is it; `unfold`: makes votes of nested rows, given the table, the roles and a condition, None
-    if a row is a vote.
+    of answers: left, right, tie, "both bad", or "" for none; `unique`: columns that identify a row, which may be
+    repeated; `noted`: a column, a value, and words for the rows with that value, which are counted; `workers`,
+    `pooled`: whether there are workers, and whether votes without one are pooled; `span`: the outcomes by which the
+    first and the second item win, if not 1 and 0, and their name; `draws`: further numbers that mean a tie;
+    `sets_aside`: whether rows that compare an item with itself, or lack an item or a worker, are counted instead of
+    refused; `seconds`: the column of the time an answer took; `dependent`: a column of which equal values mark
+    dependence; `replies`: whether items are replies to a prompt, their context; `pairs`, `answers`: how names of
+    columns of items and of the answer begin; `words`: whether answers are words for sides, such as A, B and equal;
+    `decode`: finds the answer in a cell such as JSON, None if the cell is it; `unfold`: makes votes of nested rows,
+    given the table, the roles and a condition, None if a row is a vote.
     """
 
     name: str
@@ -105,11 +105,11 @@ class Format:
 
     @property
     def is_nested(self) -> bool:
-        """Return whether the columns that a user names are inside of records."""
+        """Return whether the columns that a user names are inside records."""
         return self.unfold is not None and bool(self.marks)
 
     def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:
-        """Look for the columns of the format among names; `mapped` are roles that a user gave."""
+        """Return the columns of the format among names; `mapped` are roles that a user gave."""
         roles = dict(mapped)
         there_as = {folded(name): name for name in reversed(names)}
         for role, known in self.columns.items():
@@ -154,7 +154,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Found:
-    """The columns of a format that are there, by role, and those that lack."""
+    """The columns of a format that are present, by role, and the missing ones."""
 
     format: Format
     roles: Mapping[str, str]
@@ -164,7 +164,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Unfolded:
-    """Hold columns of votes, and for each vote the number of the record it was made from.
+    """Columns of votes, and for each vote the number of its record.
 
     `record` is the record of every vote, `row` the source row of every record, `aside` the void records with reasons,
     `empty` the records without an answer, `context` the column of contexts ("" for none), `texts` the whole texts of
@@ -189,8 +189,8 @@ PLAIN = Format(name="plain", title="our own columns")
 
 @cache
 def known_formats() -> tuple[Format, ...]:
-    """Return all formats but our own columns, in the order in which they are tried."""
-    from importlib.metadata import EntryPoint, entry_points  # 20 ms that a plain fit can save
+    """Return all formats except our own columns, in the order in which they are tried."""
+    from importlib.metadata import EntryPoint, entry_points  # its import takes 20 ms, which a plain fit avoids
 
     ours = [EntryPoint(name, value, GROUP) for name, value in OURS.items()]
     others = sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value))
@@ -198,12 +198,12 @@ def known_formats() -> tuple[Format, ...]:
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names that ``--format`` takes beside "auto"."""
+    """Return the names that ``--format`` accepts besides "auto"."""
     return tuple(dict.fromkeys(form.name for form in (PLAIN, *known_formats())))
 
 
 def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
-    """Import the formats of an entry point; refuse what is none, with the place to look."""
+    """Return the formats of an entry point; raise an error with its place for anything else."""
     try:
         found: Any = entry.load()
     except Exception as error:  # the code of another package
@@ -221,7 +221,7 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
 
 
 def folded(name: str) -> str:
-    """Return a name without case and punctuation: Candidate.Chosen and CandidateChosen are candidate_chosen."""
+    """Return a name without case and punctuation: Candidate.Chosen becomes candidate_chosen."""
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
@@ -231,7 +231,7 @@ def filter_names(names: Iterable[str], mark: str) -> list[str]:
 
 
 def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in the side they name."""
+    """Return pairs of names that differ only in the word for the side."""
     words = {name: _words(name) for name in names}
     found = []
     for one, first in words.items():
@@ -245,6 +245,6 @@ def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _words(name: str) -> list[str]:
-    """Split a name into words: image_a, imageA and image-A give "image" and "a"."""
+    """Return the words of a name: image_a, imageA and image-A give "image" and "a"."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
     return [part.casefold() for part in parts]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.source import Source
 
-# In later files "both bad" is a separate answer; it says no more about the order than a tie.
+# Later files have "both bad" as a separate answer; for the order it means the same as a tie.
 _BOTH_BAD = ("tie (bothbad)", "bothbad", "both_bad", "both bad")
 _VERDICTS = {"model_a": "left", "model_b": "right", "tie": "tie", **dict.fromkeys(_BOTH_BAD, "both bad")}
 _MODELS = {"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)}
@@ -27,7 +27,7 @@ _JUDGED = Format(
     dependent="evaluation_session_id",
 )
 
-# arena-rank reads the same columns without judges.
+# arena-rank uses the same columns without judges.
 _WITHOUT_JUDGES = Format(
     name="arena-rank",
     title="battles of models without judges",
@@ -53,7 +53,7 @@ _SINGLE = Format(
 
 def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Make two votes of every row: model_1 is on the left in the first game only."""
-    # `g2_winner` names the model, not the side, so nothing is turned here.
+    # `g2_winner` names the model, not the side, so it needs no reversal.
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
         one, two, judge = row["model_1"], row["model_2"], row[roles["worker"]]

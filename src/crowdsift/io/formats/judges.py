@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.source import Source
 
-# A preference of 1 is for the first generator, 2 for the second; 0 was a draw in early versions.
+# A preference of 1 means the first generator, 2 the second; 0 was a draw in early versions.
 ALPACA_EVAL = Format(
     name="alpaca-eval",
     title="annotations of AlpacaEval",
@@ -34,7 +34,7 @@ ALPACA_EVAL = Format(
 )
 
 _VOTE = ("left", "right", "winner", "worker")
-_BASELINE = "gpt-4-0314"  # of Arena-Hard 0.1, whose rows do not name it
+_BASELINE = "gpt-4-0314"  # baseline of Arena-Hard 0.1, whose rows do not name it
 
 
 def unfolded_votes(
@@ -45,7 +45,7 @@ def unfolded_votes(
     carried: Sequence[str] = (),
     context: str = "",
 ) -> Unfolded:
-    """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
+    """Return the votes that `votes` yields for each row of the table: left, right, winner, worker."""
     carried = [name for name in carried if name in table.names]
     wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
     columns: dict[str, list[Any]] = {name: [] for name in (*_VOTE, *carried)}
@@ -63,7 +63,7 @@ def unfolded_votes(
 
 
 def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Make two votes of a row: A is the baseline in the first game and the model in the second."""
+    """Make two votes of a row: A is the baseline in the first game, and the model in the second."""
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
         model, baseline = row["model"], row.get("baseline") or _BASELINE
@@ -92,7 +92,7 @@ ARENA_HARD = Format(
 
 
 def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Make a vote of every annotator's column; the models are those of cmp_key."""
+    """Make a vote from every annotator's column; cmp_key names the models."""
     people = filter_names(table.names, "annotator*")
     table.load(["cmp_key"])
     models = _split_keys([key for (key,) in table.rows(["cmp_key"])])
@@ -105,7 +105,7 @@ def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 
 def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
-    """Split keys such as llama-7b_opt-7b; of several ways the one whose names are most common."""
+    """Return the two names in keys such as llama-7b_opt-7b; if ambiguous, the most common ones."""
     splits: dict[Any, list[tuple[str, str]]] = {}
     for key in {key for key in keys if isinstance(key, str)}:
         parts = key.split("_")
@@ -132,7 +132,7 @@ _PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
 
 
 def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Make a vote of every verdict; `winner` names the output, `swap` which was shown first."""
+    """Make a vote from every verdict; `winner` names the output, and `swap` which was shown first."""
     context = next((name for name in _TASKS if name in table.names), "")
     worker = roles.get("worker", "")
     nested = "winner" not in table.names
@@ -146,7 +146,7 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
             if number := re.fullmatch(r"(?:(?:output|model|response)[ _]?)?([12])(?:\.0)?", answer.casefold()):
                 answer = "left" if (number[1] == "2") == swapped else "right"  # the output, in either order
             elif swapped and re.fullmatch(r"\W*(?:\w+\W+)?[ab]\W*", answer.casefold()):
-                answer = f"{answer} swapped"  # may name the output or the place: only a user can say which
+                answer = f"{answer} swapped"  # may mean the output or the place: only the user can decide
             yield *((two, one) if swapped else (one, two)), answer, row.get(worker)
 
     names = ("output_1", "output_2", "winner", "swap", "results", worker)
@@ -158,7 +158,7 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
 
 
 def _final(results: Any) -> Iterator[tuple[bool, Any]]:
-    """Yield order and winner of the last stage that has both; one without an answer where none has."""
+    """Yield order and winner of the last stage that has both; without an answer if none has."""
     stages = results if isinstance(results, list) else [results]
     for stage in reversed(stages):
         orders = [(swap, (stage or {}).get(f"swap = {swap}")) for swap in (False, True)]
@@ -198,7 +198,7 @@ _SIDES = {
     "right": ("right", "item_2", *_of_scripts("{}_b", "right_{}", "{}_right")),
     "winner": ("winner", "selected", "choice", "chosen", "won", *_of_scripts("selected_{}", "chosen_{}")),
 }
-# The chosen script and the other one, always of one pair of names; or the script on each side and the chosen one.
+# The chosen script and the other one, always in one pair of columns; or a script for each side, and the chosen one.
 _CHOSEN = (
     *(("candidate_chosen", "candidate_not_chosen"), ("chosen", "not_chosen"), ("userchosen", "usernotchosen")),
     *(("person_chosen", "person_not_chosen"), ("item_chosen", "item_not_chosen"), ("won", "lost")),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """One row an annotation; cancelled ones are set aside, those without a result are empty."""
+    """Return one row per annotation; cancelled ones are set aside, and those without a result are empty."""
     names = ("left", "right", "winner", "worker", "annotation", "task")
     columns: dict[str, list[Any]] = {name: [] for name in names}
     row: list[int] = []
@@ -74,19 +74,19 @@ def _answer(note: dict[str, Any]) -> Any:
 
 
 def _person(note: dict[str, Any]) -> Any:
-    """Who annotated: a number, or an object with an address."""
+    """Return the annotator: a number, or an object with an address."""
     person = note.get("completed_by")
     if isinstance(person, dict):
         return person.get("email") or person.get("id")
     return person
 
 
-# What JSON-MIN writes beside the data of a task and the answers.
+# Columns of JSON-MIN other than the data of a task and the answers.
 _MIN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time")
 
 
 def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """One row an annotation of JSON-MIN: data, answer and annotator side by side."""
+    """Return one row per annotation of JSON-MIN, which has data, answer and annotator in one object."""
     names = [name for name in table.names if name not in _MIN]
     wanted = [*names, "annotator", "annotation_id"]
     columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner", "worker", "annotation")}
@@ -104,7 +104,7 @@ def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 
 def _answered(data: dict[str, Any]) -> str:
-    """Return the name of the column that holds the answer, which is not one of the two sides."""
+    """Return the name of the column with the answer, which is neither of the two sides."""
     words = {*(word for pair in SIDE_WORDS for word in pair), *TIE_WORDS}
     for name, value in data.items():
         choice = _selected(value)
@@ -114,7 +114,7 @@ def _answered(data: dict[str, Any]) -> str:
 
 
 def _selected(value: Any) -> Any:
-    """Return the choice in what JSON-MIN writes: itself, or a list of objects."""
+    """Return the choice in a value of JSON-MIN: the value itself, or a list of objects."""
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, dict):

@@ -3,8 +3,8 @@
 Answers of a batch are columns (Answer.choice), or JSON in one cell (Answer.taskAnswers), as forms made of crowd
 elements give them.
 
-Rejected assignments are kept: they are votes like others, and what they are worth is for the fit to say. The intake
-counts them, and ``--where "AssignmentStatus != 'Rejected'"`` leaves them out.
+Rejected assignments are kept: they are votes like others, and the fit judges their worth. The intake counts them, and
+``--where "AssignmentStatus != 'Rejected'"`` leaves them out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crowdsift.votes.source import Source
 
 
 def task_answer(text: str) -> str:
-    """Return the answer in a cell of JSON; other text, and several answers, as they are."""
+    """Return the answer in a cell of JSON; other text, and several answers, unchanged."""
     if text[:1] not in ("[", "{"):
         return text
     try:
@@ -34,7 +34,7 @@ def task_answer(text: str) -> str:
 
 
 def _answers(value: Any, name: str = "") -> list[str]:
-    """Return the texts and numbers within an answer, and the names of the buttons that are on."""
+    """Return the texts and numbers in an answer, and the names of the buttons that are on."""
     if isinstance(value, bool):
         return [name] if value else []
     if isinstance(value, list):
@@ -83,14 +83,14 @@ _APPROVE, _REJECT = "Approve", "Reject"
 
 @dataclass(frozen=True)
 class Batch:
-    """The columns and rows of a batch; rows that are no records (`--skip-bad`) are not in it."""
+    """The columns and rows of a batch, without rows that are no records (`--skip-bad`)."""
 
     names: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
 def read_batch(table: Source) -> Batch:
-    """Take all rows from a table whose columns are all loaded; refuse one that is no batch."""
+    """Return all rows of a table whose columns are all loaded; raise an error if it is no batch."""
     if _WORKER not in table.names:
         raise InputError(
             f"no column {_WORKER}: not the results of a batch, which --mturk-review needs", source=table.source
@@ -102,10 +102,10 @@ def read_batch(table: Source) -> Batch:
 
 
 def write_review(batch: Batch, suggestions: Mapping[Any, tuple[str, str]], out: str | Path) -> dict[str, int]:
-    r"""Write the batch with Approve or Reject filled in, for upload."""
-    # Assignments of workers to be blocked are rejected with the reason, those to be paid approved; those of workers to
-    # be reviewed, and assignments that were approved or rejected before, are left as they are. `suggestions`: of every
-    # worker the suggestion (pay, review, block) and the reason.
+    r"""Write the batch with Approve or Reject filled in, ready to upload."""
+    # Assignments of workers to block are rejected with the reason, and those of workers to pay approved. Those of
+    # workers to review, and assignments that were approved or rejected before, stay unchanged. `suggestions` has the
+    # suggestion (pay, review, block) and the reason for every worker.
     done = {"approved": 0, "rejected": 0, "open": 0}
     names = dict.fromkeys((*batch.names, _APPROVE, _REJECT))
     with replace_file(Path(out)) as draft, draft.open("w", newline="", encoding="utf-8") as file:

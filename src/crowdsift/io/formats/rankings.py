@@ -1,8 +1,8 @@
 """Rankings: several items in an order, or the best and the worst of them, become pairs.
 
-A ranking of n items says n(n - 1)/2 pairs, but n - 1 of them imply the rest. Each pair has the weight 2/n, so that a
-ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt` and `sift` use the rankings themselves,
-which the ranks beside the pairs give back.
+2 pairs, but n - 1 of them imply the rest. Each pair has the weight 2/2 pairs, but n - 1 of them imply the rest. Each
+pair has the weight 2/n, so that a ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt` and
+`sift` use the rankings themselves, which the ranks beside the pairs give back.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.source import Source
 
-_BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks of a best-worst answer
+_BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks in a best-worst answer
 _ALONE = "rankings of one item"
 
 
 def ranked_pairs(
     ranking: Iterable[tuple[Any, float]], max_diff: bool = False
 ) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
-    """First, second, outcome, weight and ranks of every pair of a ranking; the lowest is best."""
-    # Items that were not ranked, and those between the best and the worst, say nothing of each other.
+    """Return first, second, outcome, weight and ranks of every pair of a ranking; the lowest rank is best."""
+    # Unranked items, and those between the best and the worst, are not compared with each other.
     items = list(ranking)
     for (one, first), (two, second) in combinations(items, 2):
         if first != second or not (max_diff or first == NOT_RANKED):
@@ -44,7 +44,7 @@ def ranked_pairs(
 
 @dataclass
 class _Pairs:
-    """The pairs of rankings, gathered one ranking at a time."""
+    """The pairs of rankings, added one ranking at a time."""
 
     names: tuple[str, ...] = ("worker",)
     max_diff: bool = False
@@ -60,7 +60,7 @@ class _Pairs:
         self.columns = {name: [] for name in names}
 
     def add(self, row: int, ranking: Sequence[tuple[Any, float]], *more: Any) -> None:
-        """Add the ranking of a row of the source, with the entries of the further columns."""
+        """Add the ranking of a source row, with the entries of further columns."""
         if len(ranking) < 2:
             self.aside[len(self.rows)] = _ALONE
         for *pair, ranks in ranked_pairs(ranking, self.max_diff):
@@ -71,7 +71,7 @@ class _Pairs:
         self.rows.append(row)
 
     def skip(self, row: int, reason: str = "") -> None:
-        """Note a record without an answer, or one that is void."""
+        """Record a row without an answer, or a void one."""
         if reason:
             self.aside[len(self.rows)] = reason
         else:
@@ -95,8 +95,8 @@ class _Pairs:
 
 
 def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows of worker, item, rank and task; those of one worker and task are one ranking."""
-    # A row without a rank has an item that was shown and is below all that were ranked.
+    """Return pairs from rows of worker, item, rank and task; rows of one worker and task are one ranking."""
+    # A row without a rank has an item that was shown and is below all ranked ones.
     names = [roles[role] for role in ("worker", "task", "item", "rank")]
     table.load(names, condition=condition)
     groups: dict[tuple[Any, Any], dict[Any, tuple[int, float]]] = {}
@@ -125,7 +125,7 @@ def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") 
 
 
 def _rank(table: Source, row: int, column: str, entry: Any) -> float:
-    """Return a rank as a number; that of no entry is below all others."""
+    """Return a rank as a number; an empty entry is below all others."""
     if is_empty(entry) or entry != entry:
         return NOT_RANKED
     try:
@@ -138,8 +138,8 @@ def _rank(table: Source, row: int, column: str, entry: Any) -> float:
 
 
 def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows with a whole ranking: "A>B=C>D", or a column for every place."""
-    # With a column of the items shown, those that the ranking does not name are below it.
+    """Return pairs from rows with a whole ranking: "A>B=C>D", or a column for every place."""
+    # With a column of the items shown, those that the ranking omits are below it.
     by_place = _places(table.names) if "ranking" not in roles else []
     names = by_place or [roles["ranking"]]
     more = [roles[role] for role in ("worker", "items") if role in roles]
@@ -208,7 +208,7 @@ def _shown(table: Source, row: int, column: str, entry: Any) -> list[Any]:
 def _not_ranked(
     table: Source, row: int, column: str, entry: Any, ranking: list[tuple[Any, float]]
 ) -> list[tuple[Any, float]]:
-    """Return the items that were shown and not ranked; refuse a ranking of others."""
+    """Return the items that were shown and not ranked; raise an error if others were ranked."""
     shown, named = _shown(table, row, column, entry), [item for item, _ in ranking]
     if strange := [item for item in named if shown and item not in shown]:
         raise table.fault(row, column, f"the ranked item {strange[0]!r} is not among the items")
@@ -216,7 +216,7 @@ def _not_ranked(
 
 
 def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows with the best of several items, or the best and the worst."""
+    """Return pairs from rows with the best of several items, or the best and the worst."""
     wide = _options(table.names)
     given = [roles["items"]] if "items" in roles else wide
     more = [roles[role] for role in ("best", "worst", "worker") if role in roles]
@@ -251,12 +251,12 @@ def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") 
 
 
 def _options(names: Iterable[str]) -> list[str]:
-    """Return columns of items beside each other: model_a, model_b, ... or item_1, item_2, ..."""
+    """Return columns of items in one row: model_a, model_b, ... or item_1, item_2, ..."""
     return [n for n in names if re.fullmatch(r"(model|item|option)[ _]?([a-z]|\d+)", n)]
 
 
 def _named(answer: Any, items: list[Any], row: dict[str, Any]) -> Any:
-    """Return the item that an answer names: itself, or the column that it is in."""
+    """Return the item that an answer means, given as the item itself or as the name of its column."""
     return row[answer] if answer not in items and answer in row else answer
 
 
@@ -264,7 +264,7 @@ _RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"), 7: ("a>>>b", "a>>b", "a>b", 
 
 
 def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Rows with a rating of 1 (left much better) to 5 or 7, or of -2 or -3 to 2 or 3."""
+    """Return votes from ratings of 1 (left much better) to 5 or 7, or of -2 or -3 to 2 or 3."""
     names = [roles[role] for role in ("left", "right", "rating", "worker") if role in roles]
     table.load(names, condition=condition)
     rows = list(table.rows(names))
@@ -351,7 +351,7 @@ _OWN = ("id", "_server_id", "status", "external_id", "metadata", "vectors", "sug
 
 
 def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Every ranking of every record as pairs; the fields that are not ranked are the prompt."""
+    """Return every ranking of every record as pairs; the fields that are not ranked are the prompt."""
     names = [name for name in table.names if not name.startswith(("vectors", "metadata"))]
     pairs, whole = _Pairs(("worker", "prompt")), dict[str, str]()
     table.load(names, condition=condition)
@@ -373,7 +373,7 @@ Answer = tuple[Any, list[tuple[str, float]], str]
 
 
 def _parts(row: dict[str, Any]) -> tuple[dict[str, Any], list[Answer]]:
-    """Return the fields of a record and its rankings, from any of the three forms of Argilla."""
+    """Return the fields of a record and its rankings, from each of the three forms of Argilla."""
     if isinstance(row.get("fields"), dict) and "responses" in row:  # records of to_json
         return row["fields"], list(_of_responses(row["responses"]))
     fields = {k: v for k, v in row.items() if "." not in k and k not in _OWN}
@@ -405,7 +405,7 @@ def _is_answer(value: Any) -> bool:
 
 
 def _ranking(value: Any) -> Iterator[tuple[str, float]]:
-    """Yield the names of fields with their ranks, which are given or follow from the order."""
+    """Yield the names of fields with their ranks, which are given or implied by the order."""
     if isinstance(value, str):
         value = json.loads(value)
     for place, each in enumerate(value or []):
@@ -424,13 +424,13 @@ def _text(table: Source, number: int, fields: dict[str, Any], name: str, whole: 
 
 
 def _prompt(fields: dict[str, Any], ranked: set[str], whole: dict[str, str]) -> str:
-    """Return the label of the fields that were not ranked, such as the prompt."""
+    """Return the label of the fields that are not ranked, such as the prompt."""
     others = [value for name, value in fields.items() if name not in ranked and value is not None]
     return _label("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others), whole)
 
 
 def _label(text: str, whole: dict[str, str]) -> str:
-    """Return the label of a text, and keep the whole text if the label is cut."""
+    """Return the label of a text, and store the whole text if the label is cut."""
     label = cut(text)
     if label != text:
         whole[label] = text

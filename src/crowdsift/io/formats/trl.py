@@ -1,7 +1,7 @@
 """TRL and Hugging Face preferences: a prompt, the chosen reply and the rejected one.
 
 Replies are text or lists of chat messages. Their prompt is their context: equal texts under two prompts are two items.
-Without a column of prompts these are what both conversations begin with.
+Without a column of prompts, the prompt is the common beginning of both conversations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _COLUMNS = {
     "worker": ("annotator", "annotator_id", "worker_id", "worker", "labeler", "user_id"),
     "weight": ("weight",),
 }
-# The beginning of the assistant's turn where a conversation is one text.
+# The beginning of the assistant's turn in a conversation that is one text.
 _TURNS = ("\n\nAssistant:", "<|assistant|>", "<|im_start|>assistant", "[/INST]")
 
 
 def implicit_prompts(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """One row per vote, with the prompt that chosen and rejected share."""
+    """Return one row per vote, with the prompt that chosen and rejected share."""
     given = [role for role in ("winner", "loser", "worker", "weight") if role in roles]
     names = [roles[role] for role in given]
     columns: dict[str, list[Any]] = {role: [] for role in (*given, "prompt")}
