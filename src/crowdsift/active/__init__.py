@@ -1,4 +1,4 @@
-"""What to do next with a fit: which votes to ask for, and which to train on."""
+"""Next steps after a fit: which votes to ask for, and which to train on."""
 
 from crowdsift.active.stopping import Goal, checked_confidence
 

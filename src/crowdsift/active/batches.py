@@ -1,4 +1,4 @@
-"""One batch of questions while it is chosen: which pair next, and whom to ask."""
+"""Choose one batch of questions: which pair is next, and who is asked."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.numeric import Vector
 
-TYPES = 16  # points that stand for the distribution of a reliability
-_DRAWS = 100  # of a reliability, whose mean decides who is asked
-_TRIAL = 12  # votes before a worker's reliability says anything
-_POOL, _POOL_SHARE = 20_000, 40  # candidates kept, at least and per question wanted
-# Variance by which the log odds of a pair differ from the difference of its scores. So n votes on one pair tell
-# 1 / (variance + 4/n) of that difference, and not n/4. Without it a goal at the top asks one close pair thousands of
-# times, and takes what is odd about it for the order of the two items.
+TYPES = 16  # points that represent the distribution of a reliability
+_DRAWS = 100  # draws of a reliability, whose mean decides who is asked
+_TRIAL = 12  # votes before a worker's reliability is informative
+_POOL, _POOL_SHARE = 20_000, 40  # candidates kept, at least and per wanted question
+# Variance by which the log odds of a pair differ from the difference of its scores. So n votes on one pair have the
+# information 1 / (variance + 4/n) on that difference, and not n/4. Without it a goal at the top asks about one close
+# pair thousands of times, and mistakes the pair's own effect for the order of its items.
 _LACK_OF_FIT = 0.1
 
 
 @dataclass
 class State:
-    """What is known: scores, islands, and every worker's reliability as shares of types."""
+    """The present belief: scores, islands, and every worker's reliability as probabilities of types."""
 
     belief: Belief
     component: Codes
-    population: Vector  # types of a worker of whom nothing is known, of equal shares
+    population: Vector  # equally probable types of an unknown worker
     types: Vector  # one row per worker
     share: Vector
-    votes: Vector  # how many votes every worker gave
-    dimensions: DimensionEstimate | None = None  # with a last worker, who may be anyone
-    on_pair: Vector | None = None  # how many votes every pair has; not kept for thousands of items
+    votes: Vector  # votes of every worker
+    dimensions: DimensionEstimate | None = None  # with a last worker, who stands for any worker
+    on_pair: Vector | None = None  # votes on every pair; not kept for thousands of items
 
     def offset(self, worker: int, a: Any, b: Any) -> tuple[Any, Any]:
-        """Return mean and variance of what other dimensions add to a vote of a worker (-1: anyone)."""
+        """Return mean and variance of the other dimensions' effect on a worker's vote (-1: any worker)."""
         return (0.0, 0.0) if self.dimensions is None else self.dimensions.offsets(worker, a, b)
 
     def absorb(self, a: int, b: int, s: int, outcome: float) -> None:
-        """Learn from a vote of worker s on items a and b, whose islands are then one."""
+        """Update the belief by a vote of worker s on items a and b, whose islands are then joined."""
         variance = float(self.belief.variance(np.array([a]), np.array([b]))[0])
         difference = float(self.belief.mean[a] - self.belief.mean[b])
         step, shrink, self.share[s] = answer(
@@ -60,7 +60,7 @@ class State:
 
 
 class Question(NamedTuple):
-    """A pair, who is asked (-1: anyone), the expected gain, and whether it joins islands."""
+    """A pair, the worker to ask (-1: any), the expected gain, and whether it joins islands."""
 
     a: int
     b: int
@@ -70,29 +70,29 @@ class Question(NamedTuple):
 
 
 class ThompsonSampler:
-    """Who is asked, by Thompson sampling: a draw from each worker's posterior, the largest wins.
+    """Choose the worker to ask by Thompson sampling: the largest draw from the workers' posteriors wins.
 
-    A worker is tried the more often the likelier it is the best; the mean of several draws prefers those who are known
-    to be good. A new worker gets a few questions in a row, since fewer say nothing about it.
+    A worker is asked more often the more likely it is the best; the mean of several draws prefers workers who are known
+    to be good. A new worker gets a few questions in a row, since fewer contain no information about it.
     """
 
     def __init__(
         self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator, price: Vector | None = None
     ) -> None:
         self.codes, self.left = codes, capacity.copy()
-        # The precision of a vote goes with the square of the reliability, so its worth for money is largest where
+        # The precision of a vote grows with the square of the reliability, so its value per price is largest where
         # reliability / sqrt(price) is.
         self._scale = np.ones(len(codes)) if price is None else 1.0 / np.sqrt(price)
         self._random = random
         types, share = state.types[codes], state.share[codes]
         self._mean = (share * types).sum(axis=1)
         spread = (share * (types - self._mean[:, None]) ** 2).sum(axis=1)
-        self._sd = np.sqrt(spread / _DRAWS)  # of the mean of the draws, which is close to normal
+        self._sd = np.sqrt(spread / _DRAWS)  # of the mean of the draws, which is nearly normal
         self._votes = state.votes[codes].copy()
         self._on_trial = -1
 
     def draw(self) -> int | None:
-        """Return the place of the next worker; None if none is left."""
+        """Return the index of the next worker; None if none is left."""
         current = self._on_trial
         if current >= 0 and self.left[current] > 0 and self._votes[current] < _TRIAL:
             return current
@@ -104,13 +104,13 @@ class ThompsonSampler:
         return self._on_trial
 
     def query(self, place: int) -> None:
-        """Count a question for the worker at that place."""
+        """Count a question for the worker at that index."""
         self.left[place] -= 1
         self._votes[place] += 1
 
 
 class BatchSelection:
-    """Choose questions one by one, as if each were answered; `top` > 0 counts the best only."""
+    """Choose questions one by one, as if each were answered; `top` > 0 counts only the best items."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class BatchSelection:
                 break
             who = int(sampler.codes[place])
             precision = self._of_worker(who)
-            if not precision.any():  # this worker has seen all that may be asked
+            if not precision.any():  # this worker has seen all pairs that may be asked
                 sampler.left[place] = 0
                 continue
             chosen.append(self._next(precision, who))
@@ -160,11 +160,11 @@ class BatchSelection:
         return chosen
 
     def _next(self, precision: Vector, who: int) -> Question:
-        """Return the pair of largest gain among those chosen least; pairs of islands go first."""
+        """Return the pair of largest gain among those chosen least often; pairs that join islands come first."""
         gain = self._gain(precision)
         allowed = precision > 0.0
         fresh = allowed
-        if not self._top:  # for a goal at the top some pairs are worth many votes
+        if not self._top:  # for a goal at the top some pairs deserve many votes
             fresh = allowed & (self._times_chosen == self._times_chosen[allowed].min())
         links = fresh & (self._component[self._a] != self._component[self._b])
         connects = bool(links.any())
@@ -184,7 +184,7 @@ class BatchSelection:
         return more / (1.0 + precision * self._batch.variance) * self._batch.worth
 
     def _most_valuable(self, most: int) -> NDArray[np.bool_]:
-        """Return the candidates worth most at the outset, of all and of those that join islands."""
+        """Return the initially most valuable candidates, among all and among those that join islands."""
         gain = self._gain(self._by_anyone)
         keep = np.zeros(len(gain), bool)
         links = self._component[self._a] != self._component[self._b]
@@ -199,7 +199,7 @@ class BatchSelection:
         return vote_precision(difference, self._batch.variance, types, share, offset)
 
     def _of_worker(self, s: int) -> Vector:
-        """Return the precision that a vote of this worker adds; 0 on pairs that it has judged."""
+        """Return the precision of a vote of this worker; 0 on pairs that it has judged."""
         if s not in self._by_worker:
             precision = self._precision(self._state.types[s], self._state.share[s], s)
             keys = pair_keys(self._a, self._b, len(self._component))
@@ -209,7 +209,7 @@ class BatchSelection:
 
 
 def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
-    """Return items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
+    """Return pairs of items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
     order = np.argsort(-mean, kind="stable")
     gaps = 2 ** np.arange(int(np.log2(len(mean) - 1)) + 1)
     one, two = [order[:-gap] for gap in gaps], [order[gap:] for gap in gaps]

@@ -1,10 +1,10 @@
 """Gaussian beliefs about scores, and what they imply for the order.
 
 Two items with a difference d ~ N(m, s²) end in the wrong order with a probability that, once the remaining uncertainty
-is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is w = p(0) / (√(2π) s) at f = s: the worth of
-a unit of variance taken from that pair. A vote on (a, b) of precision A takes A (uᵀ Σ x)² / (1 + A V) from the variance
-of the pair with contrast u, where x = e_a - e_b and V = xᵀ Σ x; over all pairs the worth is A / (1 + A V) · xᵀ Σ L Σ x,
-L the Laplacian of the weights w. That is the expected number of pairs put right, to first order.
+is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is w = p(0) / (√(2π) s) at f = s: the value of
+removing a unit of variance from that pair. A vote on (a, b) of precision A reduces the variance of the pair with
+contrast u by A (uᵀ Σ x)² / (1 + A V), where x = e_a - e_b and V = xᵀ Σ x; over all pairs the value is A / (1 + A V) ·
+xᵀ Σ L Σ x, L the Laplacian of the weights w. That is the expected number of pairs put right, to first order.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
     Codes = NDArray[np.int64]
 
-_LEVEL = 1.0  # prior variance of the level of an island: that of a score
-_SAMPLED = 4_000  # items that stand for all in sums over pairs
+_LEVEL = 1.0  # prior variance of the level of an island, equal to that of a score
+_SAMPLED = 4_000  # items that represent all in sums over pairs
 _TINY = 1e-12
 
 
 class Batch(Protocol):
-    """Candidate pairs while a batch is chosen: variances V and worths xᵀΣLΣx, kept up to date."""
+    """Candidate pairs while a batch is chosen: variances V and values xᵀΣLΣx, kept up to date."""
 
     variance: Vector
     worth: Vector
 
     def take(self, place: int, precision: float) -> None:
-        """Suppose a vote of that precision on a candidate."""
+        """Update the candidates for a vote of that precision on one of them."""
         ...
 
 
 class Belief(Protocol):
-    """Means of scores and a way to their covariance."""
+    """Means of scores with a representation of their covariance."""
 
     mean: Vector
 
@@ -50,25 +50,25 @@ class Belief(Protocol):
         ...
 
     def move(self, a: int, b: int, step: float, shrink: float) -> None:
-        """Mean by step·Σx, covariance by -shrink·Σx xᵀΣ."""
+        """Move the mean by step·Σx and the covariance by -shrink·Σx xᵀΣ."""
         ...
 
     def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> Batch:
-        """Return candidates, with pairs across islands worth nothing where islands are given."""
+        """Return candidates; if islands are given, pairs across islands have value 0."""
         # With `top` only the order between the best `top` items and the others counts.
         ...
 
 
 @dataclass
 class Joint:
-    """All covariances."""
+    """A belief with all covariances."""
 
     mean: Vector
     covariance: Vector
 
     @staticmethod
     def of(mean: Vector, centred: Vector, component: Codes) -> Joint:
-        """From a covariance about the means of components, whose levels are unknown."""
+        """Return the belief from a covariance about the means of components, whose levels are unknown."""
         together = component[:, None] == component[None, :]
         return Joint(mean.copy(), centred + _LEVEL * together)
 
@@ -79,7 +79,7 @@ class Joint:
         return np.asarray(np.maximum(diagonal[a] + diagonal[b] - 2.0 * s[a, b], _TINY))
 
     def move(self, a: int, b: int, step: float, shrink: float) -> None:
-        """Mean by step·Σx, covariance by -shrink·Σx xᵀΣ."""
+        """Move the mean by step·Σx and the covariance by -shrink·Σx xᵀΣ."""
         x = self.covariance[:, a] - self.covariance[:, b]
         self.mean += step * x
         self.covariance -= shrink * np.outer(x, x)
@@ -90,7 +90,7 @@ class Joint:
 
 
 class _JointBatch:
-    """Rank-one updates of V and of xᵀΣLΣx at the candidates only, not of K x K matrices."""
+    """Rank-one updates of V and of xᵀΣLΣx for the candidates only, not of K x K matrices."""
 
     def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         s = belief.covariance
@@ -111,10 +111,10 @@ class _JointBatch:
         self.worth = np.maximum(own[a] + own[b] - 2.0 * self._response[a, b], 0.0)
         self._count = 0
         self._x, self._y = np.empty((2, 16, len(belief.mean)))
-        self._c, self._q = np.empty((2, 16))  # c and xᵀ y of every vote supposed
+        self._c, self._q = np.empty((2, 16))  # c and xᵀ y of every vote so far
 
     def take(self, place: int, precision: float) -> None:
-        """Suppose a vote of that precision on a candidate."""
+        """Update the candidates for a vote of that precision on one of them."""
         a, b = int(self._a[place]), int(self._b[place])
         n = self._count
         before, after, c, q = self._x[:n], self._y[:n], self._c[:n], self._q[:n]
@@ -140,7 +140,7 @@ class _JointBatch:
 
 @dataclass
 class Independent:
-    """Variances only: errors of items as independent, which is close where there are thousands."""
+    """A belief with variances only: errors of items are independent, nearly true for thousands of items."""
 
     mean: Vector
     own: Vector  # variances about the mean of the component
@@ -152,7 +152,7 @@ class Independent:
         return np.asarray(np.maximum(self.own[a] + self.own[b] + apart, _TINY))
 
     def move(self, a: int, b: int, step: float, shrink: float) -> None:
-        """Mean by step·Σx, variances by -shrink·(Σx)², at the two items."""
+        """Move the mean by step·Σx and the variances by -shrink·(Σx)², at the two items."""
         for item, sign in ((a, 1.0), (b, -1.0)):
             before = self.own[item]
             self.mean[item] += sign * step * before
@@ -165,7 +165,7 @@ class Independent:
 
 
 class _IndependentBatch:
-    """Without covariances xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
+    """Candidates without covariances: xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
 
     def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         self._own, self._a, self._b = belief.own.copy(), a, b
@@ -183,7 +183,7 @@ class _IndependentBatch:
         self._refresh(np.arange(len(a)))
 
     def take(self, place: int, precision: float) -> None:
-        """Suppose a vote of that precision on a candidate."""
+        """Update the candidates for a vote of that precision on one of them."""
         c = precision / (1.0 + precision * self.variance[place])
         for item in (self._a[place], self._b[place]):
             self._own[item] = max(self._own[item] - c * self._own[item] ** 2, _TINY)
@@ -204,7 +204,7 @@ def _is_best(mean: Vector, top: int) -> NDArray[np.bool_]:
 
 
 def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
-    """Return every item's sum of weights with all others, or with a sample if items are many."""
+    """Return every item's sum of weights with all others, or with a sample of many items."""
     order = np.argsort(belief.mean, kind="stable")
     step = max(1, -(-len(order) // _SAMPLED)) if not top else 1
     some = order[step // 2 :: step]
@@ -225,7 +225,7 @@ def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
 
 
 def _weights(difference: Vector, variance: Vector) -> Vector:
-    """Return W = φ(m/s) / (√(2π) s²): what a unit of variance of each pair is worth."""
+    """Return W = φ(m/s) / (√(2π) s²), the value of a unit of variance of each pair."""
     return np.asarray(np.exp(-0.5 * difference**2 / variance) / (2.0 * pi * variance))
 
 
@@ -237,7 +237,7 @@ def vote_precision(
     offset: tuple[Vector | float, Vector | float] = (0.0, 0.0),
 ) -> Vector:
     """Return the expected precision of a vote about N(difference, variance): E[β² σ'(βd + o)]."""
-    # `offset` is mean and variance of o, what other dimensions than the score add.
+    # `offset` is mean and variance of o, the effect of further dimensions.
     total = np.zeros_like(difference)
     for beta in np.unique(types):  # one pass if all types are equal, as for votes without workers
         part = share[types == beta].sum()
@@ -255,7 +255,7 @@ def answer(
     share: Vector,
     offset: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float, Vector]:
-    """Return an answer's step and shrinkage of the difference, and the worker's new shares."""
+    """Return the step and shrinkage of the difference by an answer, and the worker's new probabilities."""
     # One step of assumed-density filtering: the first two derivatives of the log probability of the answer by the mean
     # of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
     flat = smoothing(types**2 * variance + offset[1])
@@ -267,6 +267,6 @@ def answer(
     left = outcome - chance
     step = float(after @ (left * slope))
     curved = float(after @ ((left**2 - chance * (1.0 - chance)) * slope**2))
-    # A vote of a worker of unknown sign may widen; between two fits it is held at no news.
+    # A vote of a worker of unknown sign may widen the belief; between two fits it then counts as no information.
     shrink = min(max(step * step - curved, 0.0), 0.95 / variance)
     return step, shrink, after

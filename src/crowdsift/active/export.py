@@ -36,14 +36,14 @@ _METHODS = ("sift", "bora-em", "hbtl", "bt")  # P(vote) = σ(β d)
 _PREFIX, _ORIGINAL = "crowdsift_", "original_"
 _NUMBERS = ("probability", "margin", "soft_label", "weight")
 _FLIPS = ("never", "sure", "always")
-SURE = 0.95  # that the other item is better, for a flip that is sure
+SURE = 0.95  # probability that the other item is better, for a flip with "sure"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: how many rows, which columns were added, and the fit behind them.
+    """The result of an export: the number of rows, the columns that were added, and the fit behind them.
 
-    `flipped` rows have the other item as chosen than the vote had, `dropped` ones were less sure than asked for.
+    In `flipped` rows chosen is not the item that the vote preferred; `dropped` rows were below the wanted probability.
     """
 
     rows: int
@@ -73,34 +73,34 @@ def export_votes(
     (for a tie the first one) over the other:
 
     - ``probability``: that the preferred item is truly better, given all votes;
-    - ``margin``: the expected difference of their scores, negative where the vote is doubted;
+    - ``margin``: the expected difference of their scores, negative if the vote is probably wrong;
     - ``soft_label``: the probability that a typical reliable worker prefers it, the target for a
       Bradley-Terry loss;
-    - ``weight``: the information in a vote of this worker, in votes of a typical reliable worker,
-      times the vote's own weight.
+    - ``weight``: the information of a vote by this worker, in votes of a typical reliable worker, times the vote's own
+    weight.
 
     A name that the source has already is written with ``crowdsift_`` before it.
 
     Parameters
     ----------
     votes
-        A file (or pattern, or ``-``) as `crowdsift.read` takes; or the folder of a saved fit, whose own votes are
-        written, one row for equal votes of a worker, their number in ``votes``. Replies are too long for a folder: for
-        their texts the file that it names is read again.
+        A file (or pattern, or ``-``) as `crowdsift.read` takes; or the folder of a saved fit, whose votes are written:
+        one row for equal votes of a worker, with their number in ``votes``. A folder does not contain the texts of
+        replies; for these the file that it names is read again.
     out
         FILE.jsonl, FILE.csv or FILE.parquet; it appears whole or not at all.
     method
         sift, or one of bora-em, hbtl and bt; by default sift, and bt for votes without workers.
     to
-        "plain", or "trl": the columns ``chosen`` and ``rejected``, and all others speak of chosen over rejected.
-        Columns of these names in the source become ``original_chosen`` and ``original_rejected``.
+        "plain", or "trl": the columns ``chosen`` and ``rejected``; all other columns then refer to chosen over
+        rejected. Columns of these names in the source become ``original_chosen`` and ``original_rejected``.
     flip
-        With "trl", when chosen is another item than the vote preferred: "always" where that is more probably better,
-        "sure" where it is so with 95 %, or "never".
+        With "trl", when chosen is the item that the vote did not prefer: "always" if that item is more probably better,
+        "sure" if it is better with 95 %, or "never".
     keep
         Drop rows whose ``probability`` is below this.
     texts
-        "ITEMS.csv:COLUMN": what ``chosen`` and ``rejected`` hold instead of what the source has.
+        "ITEMS.csv:COLUMN": the texts for ``chosen`` and ``rejected`` in place of those in the source.
     fitted
         A `Fit`, or the folder of a saved one, instead of fitting these votes.
     threads, progress
@@ -234,9 +234,9 @@ def _added(
 
 
 def _prompt_beside_messages(coded: CodedVotes) -> str:
-    """Return the column of prompts as text beside conversations that hold them; "" for none."""
-    # TRL puts prompt and reply together, so a text cannot stand before a list of messages; where there is no prompt it
-    # takes what the two conversations share.
+    """Return the column of prompts as text, if conversations contain them as well; "" for none."""
+    # TRL joins prompt and reply, so a text cannot precede a list of messages; without a prompt it uses the common
+    # beginning of the two conversations.
     if not coded.by or coded.by != "prompt" or coded.by not in coded.table.written_names:
         return ""
     one = messages_of(coded.table.whole(coded.pair[0], 0))
@@ -246,7 +246,7 @@ def _prompt_beside_messages(coded: CodedVotes) -> str:
 
 
 def _taken(coded: CodedVotes) -> set[str]:
-    """Return the names of the source's columns, but for upper case; each must be there once."""
+    """Return the names of the source's columns in lower case; raise an error for a repeated one."""
     names = [name.casefold() for name in coded.table.written_names]
     for name in names:
         if not name or names.count(name) > 1:
@@ -276,7 +276,7 @@ def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
 
 
 def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -> str:
-    """Return the kind of the file; wrong requests are refused before any work."""
+    """Return the kind of the file; raise an error for a wrong request before any work."""
     if to not in ("plain", "trl"):
         raise RequestError(f"to must be 'plain' or 'trl', not {to!r}")
     if flip not in _FLIPS:
@@ -293,8 +293,8 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
 
 
 def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadOptions]:
-    """Return something to read the votes of a fit from, and how."""
-    # `texts`: whether whole texts of replies are needed, which a folder does not hold.
+    """Return a source from which the votes of a fit can be read, and options for reading it."""
+    # `texts` asks for the whole texts of replies, which a folder does not contain.
     votes = fit.votes
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
@@ -335,7 +335,7 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
 
 
 def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
-    """Refuse a file that is read again and gives other votes than were fitted."""
+    """Raise an error for a file that now gives votes other than those of the fit."""
     weight = len(coded.first) if coded.weight is None else float(np.sum(coded.weight, dtype=float))
     votes = float(fit.summary["votes"])
     if not np.isclose(weight, votes, rtol=1e-4):
@@ -346,14 +346,14 @@ def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
         )
 
 
-_BLOCK = 1 << 20  # rows at a time
+_BLOCK = 1 << 20  # rows processed at a time
 
 
 class VoteLabels(NamedTuple):
-    """Of every vote, for the item that is more probably better over the other.
+    """Labels of votes, for the item that is more probably better over the other.
 
-    `against` says where the vote prefers the second item, `turned` where it prefers the one that is less probably
-    better, `surer` how probable the other is.
+    `against` marks votes for the second item, `turned` those for the item that is less probably better; `surer` is the
+    probability of the other item.
     """
 
     surer: NDArray[np.float64]
@@ -394,7 +394,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
         flat = smoothing((typical * sd) ** 2)
         chance = better(found, code, Pairs(first, second, gap, sd))
         turned[part], surer[part] = chance < 0.5, np.maximum(chance, 1.0 - chance)
-        ahead = np.where(turned[part], -gap, gap)  # of the more probable one; may be below 0
+        ahead = np.where(turned[part], -gap, gap)  # for the more probable item; may be below 0
         margin[part] = np.where(surer[part] > 0.5, np.maximum(ahead, 0.0), 0.0)
         soft[part] = sigmoid(flat * typical * np.maximum(ahead, 0.0))
         own = np.ones(len(one)) if coded.worker is None else worth[coded.worker[part]]
@@ -425,7 +425,7 @@ def _difference_sd(
 
 def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
     """Return each score's variance from the item's own votes, with the other scores held fixed."""
-    # For methods that give no intervals in large components.
+    # For methods without intervals in large components.
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
     p = sigmoid(slope * (score[first] - score[second]))
     weight = np.ones(len(first)) if coded.weight is None else coded.weight.astype(np.float64)
@@ -436,10 +436,10 @@ def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float)
 
 
 def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
-    """Return a typical reliable worker's reliability, and the value of a vote of every worker."""
-    # Typical is the median of those whose interval is above 0. A vote of a worker whose β has a posterior carries the
-    # information (E β)²/4 about a close pair: near 0 for one who clicks at random, and as much for one who reliably
-    # answers the opposite.
+    """Return a typical reliable worker's reliability, and the value of every worker's vote."""
+    # The typical reliability is the median of those whose interval is above 0. A vote of a worker whose β has a
+    # posterior has the information (E β)²/4 about a close pair: almost 0 for random clicks, and the same for a reliable
+    # worker as for one who reliably answers the opposite.
     table = found.worker_table
     reliability = table["reliability"].astype(np.float64)
     if coded.worker is None or not np.isfinite(reliability).any():

@@ -1,4 +1,4 @@
-"""What to ask next, in one call: new comparisons, or second opinions."""
+"""The next questions in one call: new comparisons, or second opinions."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def next_pairs(
     votes, items, islands, goal, columns, seed, threads
         As for `Selector`.
     pairs
-        How many; with `set_size` above 2 how many sets.
+        The number of pairs; with `set_size` above 2 the number of sets.
     workers
-        Who may be asked, perhaps with capacities; "all" means all who have voted.
+        The workers who may be asked, perhaps with capacities; "all" means all who have voted.
     prices
-        What a vote of each worker costs, if the money counts.
+        The price of each worker's vote, if money matters.
     set_size
         How many items to show at once, for rankings and the best of several: a set is a pair worth asking and the items
         that add most information to it, in columns ``item_1``, ``item_2``, ...
@@ -81,7 +81,7 @@ def next_pairs(
 
 
 def _sets(asked: Table, selector: Selector, size: int) -> Table:
-    """Return the pairs as sets of items: those that add most information, pairs asked before counted less."""
+    """Return the pairs as sets of items that add most information; pairs asked before count less."""
     belief = selector.belief
     if not 2 < size <= len(selector.items):
         raise RequestError(f"set_size (--set-size) is 2 to the {len(selector.items)} items, not {size!r}")
@@ -114,7 +114,7 @@ def _by_context(asked: Table, by: Any) -> Table:
 
 
 def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Any:
-    """Pairs that were judged, worth another worker's opinion: of the order, and of who judged.
+    """Return judged pairs that deserve another worker's opinion, on the order and on the worker.
 
     The worth of a pair is the probability that its order is wrong, plus the doubt about the least certain worker who
     judged it. The doubt is 1 for undecided workers, 0 for random and one-sided ones, and for the others the entropy in
@@ -126,7 +126,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     votes
         Anything that `crowdsift.fit` takes, or a `Fit`.
     pairs
-        How many; no pair comes twice.
+        The number of pairs; no pair is repeated.
     threads
         How many threads may fit.
 
@@ -134,7 +134,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     -------
     Table
         ``first, second`` (the item that is more probably better comes first), ``worker`` (whose answer is checked;
-        somebody else is to answer), ``votes`` (so far), ``probability`` and ``worth``.
+        another worker should answer), ``votes`` (so far), ``probability`` and ``worth``.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     labels = data.items
     wrong = 1.0 - _more_probable(found, labels[keys // n].tolist(), labels[keys % n].tolist())
     doubt, worker = _doubt(found), data.worker_codes().astype(np.int64)
-    # One row per pair and worker: the same worker may have judged a pair both ways.
+    # One row per pair and worker: the same worker may have judged a pair in both ways.
     rows = np.unique(place * data.n_workers + worker)
     pair, who = rows // data.n_workers, rows % data.n_workers
     queries, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []
@@ -192,7 +192,7 @@ def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:
 
 
 def _doubt(found: Fit) -> np.ndarray:
-    """Return how open it is for each worker what its answers are worth, from 0 to 1."""
+    """Return how uncertain the value of each worker's answers is, from 0 to 1."""
     table = found.worker_table
     if "p_above_random" not in table:
         return np.ones(table.height)

@@ -1,8 +1,8 @@
-"""How many more votes a goal needs: studies simulated from what is known, with the pairs of `next`.
+"""The number of further votes that a goal needs, from studies simulated under the present belief.
 
 The need of the real study and those of simulated ones are exchangeable if the belief is right. So the interval between
-the k-th smallest and the k-th largest of n needs holds the real one with the probability 1 - 2k/(n + 1), however few
-are simulated.
+the k-th smallest and the k-th largest of n needs contains the real one with the probability 1 - 2k/(n + 1), for any
+number of simulations.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from crowdsift.active.batches import State
     from crowdsift.numeric import Vector
 
-MAX_VOTES = 10_000  # of a simulated study
-RUNS = 59  # the 3rd and the 57th of the needs are the ends of a 90 % interval
+MAX_VOTES = 10_000  # most votes of a simulated study
+RUNS = 59  # simulated studies: the 3rd and the 57th of their needs are the ends of a 90 % interval
 _BATCH = 25  # votes so far for each pair that is chosen at a time
 _NONE_SEEN = np.zeros(0, np.int64)
 
@@ -36,8 +36,8 @@ _NONE_SEEN = np.zeros(0, np.int64)
 class Plan:
     """How many more votes a goal needs.
 
-    `goal`, `confidence`: what is to be settled, and how surely; `votes`: how many votes there are; `needs`: the further
-    votes of every simulated study, sorted; those not settled by then have `most`; `most`: where simulated studies end.
+    `goal`, `confidence`: the goal and its confidence; `votes`: the number of votes so far; `needs`: the further votes
+    of every simulated study, sorted; a study that is not settled has `most`; `most`: the limit of simulated studies.
     """
 
     goal: Goal
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def interval(self) -> tuple[int, int, int]:
-        """The lower end, the median and the upper end; 90 % of studies need what is between."""
+        """Return lower end, median and upper end; 90 % of studies need a number in between."""
         if len(self.needs) < 19:
             raise RequestError("too few studies were simulated for a 90 % interval")
         k = max(1, (len(self.needs) + 1) // 20)
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def sentence(self) -> str:
-        """The need in words."""
+        """Return the need as a sentence."""
         low, middle, high = self.interval
         what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} %"
         if high == 0:
@@ -98,7 +98,7 @@ def plan(
     seed: int = 0,
     threads: int | None = None,
 ) -> Plan:
-    """Simulate studies from what is known until their goal is settled.
+    """Return the votes needed: simulate studies from the present belief until their goal is settled.
 
     Parameters
     ----------
@@ -107,11 +107,11 @@ def plan(
     items
         Items that may have no votes.
     goal, confidence
-        What is to be found, as "first", "top-3" or "ranking", and how surely.
+        The goal, "first", "top-3" or "ranking", and its confidence.
     runs, most, seconds
-        How many studies, of at most how many votes each; after `seconds` no further one begins.
+        The number of studies and the most votes of each; after `seconds` no further one begins.
     seed, threads
-        For the draws, and how many threads may fit.
+        The seed of the draws, and the number of threads of fits.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def plan(
     >>> low <= middle <= high
     True
     """
-    selector, source = votes, getattr(votes, "votes", votes)  # of a fit, or votes themselves
+    selector, source = votes, getattr(votes, "votes", votes)  # from a fit, or votes themselves
     if getattr(source, "by", "") and len({each[0] for each in source.items}) > 1:
         raise RequestError(
             "a plan is made within one context, and these votes have several by "
@@ -151,7 +151,7 @@ def plan(
 def _need(
     state: State, truth: Vector, goal: Goal, confidence: float, most: int, random: np.random.Generator, end: float
 ) -> int:
-    """Return how many votes settle the goal if this is the truth; -1 if the time is over."""
+    """Return how many votes settle the goal if this is the truth; -1 if time runs out."""
     a, b = np.triu_indices(len(truth), 1)
     made = 0
     while made < most and not stopping(state.belief, goal, confidence).settled:

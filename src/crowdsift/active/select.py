@@ -1,4 +1,4 @@
-"""What to ask next: the pairs, and where they may be chosen the workers, worth most."""
+"""Choose the next questions: the most valuable pairs and, if workers may be chosen, the best workers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from crowdsift.active.beliefs import Belief, Codes
     from crowdsift.numeric import Vector
 
-_MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all candidates
+_MOST_PAIRS = 1_000_000  # the pairs are chosen one after the other, each among all candidates
 
 
 class Selector:
-    """Choose the comparisons that are expected to say most about the order of the items.
+    """Choose the comparisons with the most expected information about the order of the items.
 
     A selector starts from a fit and keeps its posterior. Scores are jointly Gaussian, with covariances up to about a
     thousand items and with variances only beyond that. Every worker has a distribution of reliability. `add` updates
@@ -60,9 +60,9 @@ class Selector:
     columns
         As in `crowdsift.read`.
     seed
-        For the draws that decide who is asked.
+        The seed of the draws that decide who is asked.
     threads
-        How many threads may fit.
+        The number of threads of fits.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class Selector:
 
     @property
     def pending(self) -> int:
-        """How many votes were added since the last fit."""
+        """Return how many votes were added since the last fit."""
         return len(self._new)
 
     def choose(
@@ -137,22 +137,22 @@ class Selector:
         Parameters
         ----------
         pairs
-            How many. A pair comes twice only when every candidate has come once.
+            The number of pairs. A pair is repeated only when every candidate has been chosen once.
         workers
-            Who may be asked: labels, or labels with the most votes that each will give. Every row then names a worker,
-            who has not voted on that pair before. None leaves it open who answers.
+            The workers who may be asked: labels, or labels with the most votes of each. Every row then names a worker
+            who has not voted on that pair before. With None any worker may answer.
         among
             The pairs that may be asked, as two lists of items; any pair by default.
         prices
-            What a vote of each worker costs; who tells most for the money is asked.
+            The price of each worker's vote; workers with the most information per price are asked.
 
         Returns
         -------
         Table
             ``first, second``, with workers ``worker``, then ``gain`` (how many pairs of items the answer is expected to
             put in the right order, to first order), ``probability`` (that the first item is better) and ``reason``
-            ("connects" islands or "orders" items). Fewer rows than asked for where capacities or the pairs that workers
-            may still see run out.
+            ("connects" islands or "orders" items). There are fewer rows than requested if capacities, or pairs that
+            workers have not seen, run out.
 
         Examples
         --------
@@ -181,7 +181,7 @@ class Selector:
         return self._table(batch.choose(int(pairs), sampler), workers is not None)
 
     def add(self, first: Any, second: Any, worker: Any = None, outcome: Any = 1.0) -> None:
-        """Votes that came in: labels, or sequences of labels, and outcomes for the first item.
+        """Add new votes: labels, or sequences of labels, and outcomes for the first item.
 
         Examples
         --------
@@ -210,29 +210,30 @@ class Selector:
 
     @property
     def scores(self) -> Vector:
-        """The means of the scores as they stand, in the order of `items`."""
+        """Return the present means of the scores, in the order of `items`."""
         return self._state.belief.mean.copy()
 
     @property
     def state(self) -> State:
-        """What is known of items and workers, as it stands."""
+        """Return the present belief about items and workers."""
         return self._state
 
     @property
     def belief(self) -> Belief:
-        """The Gaussian posterior of the scores as it stands."""
+        """Return the present Gaussian posterior of the scores."""
         return self._state.belief
 
     @property
     def votes_taken(self) -> float:
-        """How many votes were given at the start and since."""
+        """Return how many votes were given at the start and since then."""
         return (0.0 if self._votes is None else self._votes.total_weight) + len(self._new)
 
     def stopping(self, goal: str = "", confidence: float = 0.95) -> Stopping:
-        """Return whether a goal, by default the selector's own, is settled, however often one looks.
+        """Return whether a goal, by default the selector's, is settled; valid however often it is checked.
 
-        The evidence counts all workers alike, so that errors in their estimated reliabilities cannot make it too large.
-        The claim is that of the scores here; it is not settled if the scores of that evidence contradict it.
+        The evidence treats all workers alike, so that errors in their estimated reliabilities cannot make it too large.
+        The claim follows from the scores of the selector; it is not settled if the scores behind that evidence
+        contradict it.
 
         Examples
         --------
@@ -252,7 +253,7 @@ class Selector:
         return replace(found, claim=own, settled=False, confidence=0.0)
 
     def pooled(self) -> Selector:
-        """Return a selector of the same votes without workers; it gets further votes, too."""
+        """Return a selector of the same votes without workers; it receives later votes as well."""
         if not self._has_workers:
             return self
         if self._pool is None:
@@ -269,7 +270,7 @@ class Selector:
             self.refit()
 
     def refit(self) -> Fit:
-        """Fit all votes again, and start from that posterior.
+        """Fit all votes again, and continue from that posterior.
 
         Examples
         --------
@@ -293,11 +294,11 @@ class Selector:
         self._fitted = 0.0
         if self._votes is None:
             self._state = prior_state(len(self.items), len(self.workers))
-            if not self._has_workers:  # of the model of votes without workers
+            if not self._has_workers:  # the model for votes without workers
                 self._state.population, self._state.types = np.ones(TYPES), np.ones((1, TYPES))
             return
         if self.fit is None or self.fit.votes is not self._votes:
-            with warnings.catch_warnings():  # the fit says so itself
+            with warnings.catch_warnings():  # the fit contains the warnings
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.simplefilter("ignore", SignWarning)
                 self.fit = fit(self._votes, self._model, threads=self._threads, overall=False)
@@ -415,7 +416,7 @@ def _votes_of(found: Fit) -> Comparisons:
 
 
 def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]) -> Comparisons | None:
-    """Return the votes with further items and workers, which have no votes."""
+    """Return the votes with further items and workers that have no votes."""
     items, workers = list(items), list(workers)
     if votes is None or not (items or workers):
         return votes
@@ -453,7 +454,7 @@ def _joined(labels: NDArray[np.object_], more: Sequence[Any]) -> tuple[NDArray[n
     return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)
 
 
-ALL_PAIRS = 1_500  # items up to which every pair is a candidate
+ALL_PAIRS = 1_500  # most items for which every pair is a candidate
 
 
 def prior_state(items: int, workers: int) -> State:
@@ -485,16 +486,16 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
         belief = Independent(mean, posterior.sd**2, component.copy())
     loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
     population, types = _reliabilities(found, loads > 0)
-    if not population.any():  # no worker saw a difference: only a new one can add something
+    if not population.any():  # no worker saw a difference: only a new one can add information
         population = _newcomer()
     dimensions = None if posterior.dimensions is None else posterior.dimensions.with_strangers()
     return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions, on_pair)
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
-    """Return types of the worker population and of every worker; who has no votes is as the population."""
+    """Return types of the population and of every worker; a worker without votes is like the population."""
     quantiles = None if found.posterior is None else found.posterior.quantiles
-    if quantiles is None:  # a model without a posterior of workers, or without workers
+    if quantiles is None:  # a model without a posterior of workers, or votes without workers
         result = found.worker_table["reliability"].astype(np.float64)
         known = np.where(np.isfinite(result), result, 1.0) if len(result) else np.ones(1)
         quantiles = np.repeat(known[:, None], TYPES, axis=1)
@@ -503,7 +504,7 @@ def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector
 
 
 def _newcomer() -> Vector:
-    """Return quantiles of the reliability of somebody of whom nothing is known."""
+    """Return quantiles of the reliability of an unknown worker."""
     return np.asarray(normal_quantiles(np.ones(1), np.full(1, 0.5), TYPES)[0])
 
 

@@ -1,10 +1,10 @@
-"""When a study may stop: evidence that stays valid although one looks after every vote.
+"""Rules for stopping a study: evidence that stays valid if it is checked after every vote.
 
 A goal is settled when `log_evidence` is at least log(boundaries/α) for every pair that the claim puts in order. The
 best K items have one boundary, between the items K and K + 1; a ranking has one between all neighbours. A wrong claim
 puts at least the two items at one boundary in the wrong order, and that has a probability of at most α/(2 boundaries)
-by Ville's inequality. Where more than two items are tied, each claim has more pairs to prove, and errors are rarer.
-That, and that an approximate Gaussian posterior is good enough, was checked by simulation: docs/research/asking.md.
+by Ville's inequality. If more than two items are tied, each claim needs more pairs, and errors are rarer. This, and the
+accuracy of the Gaussian posterior, was checked by simulation: docs/research/asking.md.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from crowdsift.numeric.distributions import SURE, log_evidence
 if TYPE_CHECKING:
     from crowdsift.active.beliefs import Belief, Codes
 
-_NAMED = 5  # items in a sentence
+_NAMED = 5  # items named in a sentence
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 class Goal(NamedTuple):
-    """What is to be found: the best `top` items as a set, or with 0 the whole ranking."""
+    """The goal: the best `top` items as a set, or with 0 the whole ranking."""
 
     top: int
 
     @staticmethod
     def of(text: str, items: int) -> Goal:
-        """Read a goal: first, top-K or ranking."""
+        """Return the goal from its text: first, top-K or ranking."""
         if text in ("first", "ranking"):
             return Goal(int(text == "first"))
         found = re.fullmatch(r"top-?(\d{1,6})", text)
@@ -46,12 +46,12 @@ class Goal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The goal as it is given."""
+        """Return the goal as text."""
         return ("ranking", "first")[self.top] if self.top < 2 else f"top-{self.top}"
 
     @property
     def words(self) -> str:
-        """The goal as the subject of a sentence."""
+        """Return the goal as the subject of a sentence."""
         if self.top == 1:
             return "first place"
         number = _NUMBERS[self.top] if self.top < len(_NUMBERS) else str(self.top)
@@ -60,11 +60,11 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True)
 class Stopping:
-    """What the votes say of a goal.
+    """The state of a goal.
 
-    `claim`: the items that the goal asks for, the best first; `confidence`: 1 - α of the smallest error α at which the
-    claim would be settled, and 0 if there is none; `settled`: whether that is at least the confidence wanted;
-    `open_items`: items of which it is not settled whether they belong to the claim; none if all is settled.
+    `claim`: the items that answer the goal, the best first; `confidence`: 1 - α of the smallest error α at which the
+    claim would be settled, and 0 if there is none; `settled`: whether that is at least the wanted confidence;
+    `open_items`: items that may or may not belong to the claim; none if the goal is settled.
     """
 
     claim: Codes
@@ -74,14 +74,14 @@ class Stopping:
 
 
 def checked_confidence(confidence: float) -> float:
-    """Refuse a confidence that is not above 0.5 and below 1."""
+    """Raise an error for a confidence that is not above 0.5 and below 1."""
     if not 0.5 < confidence < 1.0:
         raise RequestError(f"--confidence is above 0.5 and below 1, as 0.95, not {confidence!r}")
     return confidence
 
 
 def stopping(belief: Belief, goal: Goal, confidence: float = SURE) -> Stopping:
-    """Say whether a goal is settled, with an error of at most 1 - confidence over the study."""
+    """Return whether a goal is settled, with an error of at most 1 - confidence over the study."""
     order = np.argsort(-belief.mean, kind="stable")
     n, top = len(order), goal.top
     if top:
@@ -98,7 +98,7 @@ def stopping(belief: Belief, goal: Goal, confidence: float = SURE) -> Stopping:
 
 
 def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:
-    """Say in words whether a goal is settled, and what the answer is."""
+    """Return a sentence on whether a goal is settled, and on its answer."""
     subject = goal.words[0].upper() + goal.words[1:]
     named = ", ".join(claim[:_NAMED])
     named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""

@@ -110,8 +110,9 @@ def calibrate(
 def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) -> NDArray[np.float64]:
     """Return the expected outcome of every vote (tie: one half), averaged over uncertainty."""
     # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where sides are known and
-    # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), 8), the average of the logistic function./8), the
-    # average of the logistic function.
+    # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z) without ties; covariates of the vote and
+    # further dimensions add to z. The uncertainty of scores, side biases and these, with variance v, divides the
+    # argument by √(1 + πv/8), which approximates the mean of the logistic function.
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))

@@ -192,8 +192,8 @@ def separation(fit: Fit) -> Separation | None:
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
     """Return the mean correlation of scores from random halves of the workers, stepped up."""
-    # (1 + r) is that of twice as many workers. None where a half cannot be fitted, or there are no workers to halve./(1
-    # + r) is that of twice as many workers. None where a half cannot be fitted, or there are no workers to halve.
+    # By Spearman and Brown, 2r/(1 + r) is the correlation for twice as many workers. None if a half cannot be fitted,
+    # or if there are no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -217,10 +217,9 @@ def calibrated(
     p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
 ) -> Vector:
     """Return probabilities with each worker's log odds rescaled by its own votes."""
-    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. 2, and some methods take
-    # all workers as equally reliable. `p`, `worker`, `wins`, `votes`: a row each: the probability of a win, the worker,
-    # how many wins, and of how many votes./2, and some methods take all workers as equally reliable. `p`, `worker`,
-    # `wins`, `votes`: a row each: the probability of a win, the worker, how many wins, and of how many votes.
+    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit shrinks
+    # probabilities towards 1/2, and some methods treat all workers as equally reliable. `p`, `worker`, `wins`, `votes`
+    # have one row each: the probability of a win, the worker, the wins, and the votes.
     logit = np.log(p / (1.0 - p))
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
     for _ in range(_HALVINGS):  # the derivative decreases in the factor

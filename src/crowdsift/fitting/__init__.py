@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused", "votes_for_fit"]
 
 _NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
-# What the summary says of the ranking over all contexts.
+# Entries of the summary about the ranking over all contexts.
 _ABOUT_OVERALL = (
     "items",
     "components",
@@ -101,18 +101,18 @@ def fit(
     votes
         A file, a data frame, arrays or `Comparisons`: anything that `crowdsift.read` takes.
     method
-        The name of a method, or a model with other hyper-parameters than the defaults. By default sift, or bt where
-        votes have no worker; a warning of the fit then says so.
+        The name of a method, or a model with its hyper-parameters. By default sift, or bt (with a warning) if votes
+        have no worker.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
     items, item_text, item_features_missing
-        Features of items, as "FILE:COLUMN,...", their texts; items without: error, mean or drop.
+        Features of items, as "FILE:COLUMN,...", and their texts; for items without any: error, mean or drop.
     start
-        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction of the passes. The
-        votes are all votes, the old ones and the new. Its gold counts again.
+        A `Fit` or the folder of a saved one, with the same method, from which this fit continues in fewer passes.
+        `votes` are then all votes, old and new. Its gold counts again.
     gold
-        Pairs of items of which it is known which one is better: a file or frame with the columns winner and loser. They
-        settle the sign of the scores where the method leaves it free.
+        Pairs of items with a known better one: a file or frame with the columns winner and loser. They determine the
+        sign of the scores if the method leaves it open.
     check_gold
         Whether to count how many gold pairs agree with scores found without them. Where gold is part of the fit
         (`sift`) this takes up to five more fits, and is left out for more than 1,000,000 votes.
@@ -122,22 +122,22 @@ def fit(
         How many dimensions `sift` has: a number, or "auto" (its default), which takes more than one only if left-out
         votes are predicted better. See docs/dimensions.md.
     scale, anchor
-        The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
+        The scale of the scores, and a value for an item on it; see `Fit.on_scale`.
     level
         The level of all intervals, above 0.5 and below 1.
     dependent_by
-        A column of which equal values say that votes depend on each other, as those on one prompt do: intervals then
-        count groups, not votes.
+        A column whose equal values mark dependent votes, such as those on one prompt: intervals then count groups, not
+        votes.
     time_column
-        A column of times, for `drift` in the summary: whose reliability changed.
+        A column of times, for `drift` in the summary: workers whose reliability changed.
     overall
-        Whether to rank items over all contexts, too, where votes have any (`by`); see `overall`.
+        Whether to rank items over all contexts as well, if votes have contexts (`by`); see `overall`.
     pooling
-        How contexts (`by`) that share items learn from each other in sift: "auto" by as much as the votes imply, "none"
-        not at all, "complete" as if they were one context.
+        How contexts (`by`) that share items learn from each other in sift: "auto" as much as the votes imply, "none"
+        not at all, "complete" as one context.
     trusted
-        The column and the value, or values, of the panel whose ranking is wanted, as {"panel": "human"}; votes of other
-        panels count as far as their biases allow (sift).
+        The column and the value or values of the panel whose ranking is wanted, such as {"panel": "human"}; votes of
+        other panels count according to their biases (sift).
     engine
         Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with `engine_options` such as
         {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
@@ -146,15 +146,15 @@ def fit(
     seed
         For methods that draw random numbers, and for the votes left out by `tune`.
     progress
-        Called once an iteration with its number and the measure of convergence.
+        Called once per iteration with its number and the measure of convergence.
     reading
         How to read the votes, as in `crowdsift.read`: columns, workers, sides, covariates, by, ...
 
     Returns
     -------
     Fit
-        The record of the fit. A `ConvergenceWarning` is given where it did not converge, a `SignWarning` where neither
-        the crowd nor gold settles the sign of the scores.
+        The result. It warns with `ConvergenceWarning` if it did not converge, and with `SignWarning` if neither the
+        workers nor gold determine the sign of the scores.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def fit(
 
 
 def _opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
-    """Return the earlier fit, or the folder of its checkpoint, and its gold."""
+    """Return the earlier fit, or the folder of its checkpoint, with its gold."""
     if start is None:
         return None, None
     from crowdsift.fitting.start import opened_start
@@ -238,11 +238,11 @@ def _fitted(
     started: float,
     check_gold: bool,
 ) -> tuple[Fit, Estimate | None]:
-    # Where contexts are pooled, return the estimate of the common scores, too.
+    # If contexts are pooled, also return the estimate of the common scores.
     with open_votes(model, votes, resources, gold) as opened:
         opened = opened._replace(votes=gathered(votes, opened.engine, MOST_VOTES))
         saving: Any = nullcontext(progress)
-        if checkpoint is not None or opened.choice.name == "dask":  # a cluster may be lost
+        if checkpoint is not None or opened.choice.name == "dask":  # the cluster may be lost
             from crowdsift.fitting.start import checkpointed
 
             saving = checkpointed(checkpoint, model, opened.votes, gold, progress)
@@ -280,8 +280,8 @@ def _with_overall(
     common: Estimate | None,
     progress: Progress | None,
 ) -> Fit:
-    # Where contexts are pooled it is that of their `common` scores, else another fit. There is none where most items
-    # are in one context only, nor where items have features: what those say of scores is learned by context.
+    # If contexts are pooled it is that of their `common` scores, otherwise another fit. There is none if most items are
+    # in only one context, or if items have features, whose weights are learned by context.
     from crowdsift.votes.contexts import without_contexts
 
     found = None if votes.item_features is not None else without_contexts(votes)

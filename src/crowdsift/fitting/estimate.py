@@ -1,4 +1,4 @@
-"""From votes to an estimate: the one way, which fits, refits, checks and tuning all take."""
+"""From votes to an estimate: the one function that fits, refits, checks and tuning use."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.solvers.convergence import Progress
 
-MIN_GROUPS = 20  # of dependent votes, below which no effect of theirs can be estimated
-_REWEIGHTINGS = 4  # of the pairs of rankings, a fit each
-_SAME_WEIGHT = 1e-3  # of the largest weight, below which changes do not matter
-_LEFT_OUT = 0.2  # of graded votes, by which fits with grades and without are compared
-_GOLD_FOLDS = 5  # of gold, each left out of one fit
-MAX_GROUPED_ITEMS = 1_000  # beyond, votes in groups are left to the sandwich, or refused
+MIN_GROUPS = 20  # least groups of dependent votes from which their effect is estimated
+_REWEIGHTINGS = 4  # fits that reweight the pairs of rankings
+_SAME_WEIGHT = 1e-3  # change relative to the largest weight below which weights have converged
+_LEFT_OUT = 0.2  # share of graded votes for comparing fits with and without grades
+_GOLD_FOLDS = 5  # parts of gold, each left out of one fit
+MAX_GROUPED_ITEMS = 1_000  # most items in groups; for more, votes in groups get sandwich intervals, or are refused
 
 
 class Resources(NamedTuple):
-    """Where the arithmetic runs: an engine by name, its options, and the number of threads."""
+    """The engine by name, its options, and the number of threads."""
 
     engine: str = "auto"
     options: Mapping[str, Any] | None = None
@@ -69,7 +69,7 @@ class OpenVotes(NamedTuple):
 
 @contextmanager
 def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None) -> Iterator[OpenVotes]:
-    """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
+    """Prepare votes for a model and open an engine on them; raise an error if memory is too small."""
     if votes.choices is not None and model.rankings == "reweighted":
         votes = _reweighted(model, votes, resources, gold)
     cuts, notes = dict[str, float](), tuple[Diagnostic, ...]()
@@ -94,7 +94,7 @@ def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gol
 
 
 def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Gold | None) -> Comparisons:
-    """Return the pairs of rankings with weights that give them the rankings' information."""
+    """Return the pairs of rankings with weights that give them the information of the rankings."""
     assert votes.choices is not None
     scores, slopes = np.zeros(votes.n_items), np.zeros(votes.n_workers)
     plain = replace(votes, choices=None)
@@ -115,7 +115,7 @@ def _reweighted(model: Model, votes: Comparisons, resources: Resources, gold: Go
 def _with_grades(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
 ) -> tuple[Comparisons, dict[str, float], tuple[Diagnostic, ...]]:
-    """Return votes whose weights have the gradients of their grades, the cut points learned, and what to tell."""
+    """Return votes with weights that have the gradients of their grades, learned cut points, and notes."""
     grades, ties = votes.grades, votes.outcome == 0.5
     assert grades is not None
     columns = (votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, np.zeros(len(votes), int))
@@ -127,7 +127,7 @@ def _with_grades(
     part = _reweighted_grades(model, votes, rows.select(train), resources, gold)
     if part is None:
         return plain, {}, ()
-    # Where grades say something else than who is better, fits without them predict better.
+    # If grades measure something other than the better item, fits without them predict better.
     lost = _losses(estimate_votes(model, part.votes, resources, gold), out) - _losses(part.binary, out)
     worse = float(np.average(lost, weights=out.weight))
     if worse > half_width(LEVEL) * float(np.sqrt(out.weight**2 @ (lost - worse) ** 2)) / float(out.weight.sum()):
@@ -158,8 +158,8 @@ class _GradedFit(NamedTuple):
 def _reweighted_grades(
     model: Model, votes: Comparisons, rows: Grades, resources: Resources, gold: Gold | None
 ) -> _GradedFit | None:
-    """Return the rows with the weights of their grades; None where the method estimates too little."""
-    # A grade below the highest is a win and, for what it is not, a part of a loss.
+    """Return the rows weighted by their grades; None if the method estimates too little."""
+    # A grade below the highest is a win and, for the rest, a part of a loss.
     tie, cuts, binary = rows.level == 0, None, None
     level, weight, worker = rows.level, rows.weight.astype(np.float64), rows.worker.astype(np.int64)
     plain = _as_votes(votes, rows[:2], worker, rows.outcome.astype(np.float64), weight)
@@ -184,7 +184,7 @@ def _reweighted_grades(
 
 
 def _latent(found: Estimate, rows: Grades) -> tuple[Vector, Vector] | None:
-    """Return mean and variance of the log odds of the first item; None where the method estimates too little."""
+    """Return mean and variance of the first item's log odds; None if the method estimates too little."""
     slope, spread = found.workers.reliability, found.workers.reliability_sd
     variance = found.difference_variance(rows.first, rows.second)
     if slope is None or spread is None or variance is None:
@@ -200,7 +200,7 @@ def _latent(found: Estimate, rows: Grades) -> tuple[Vector, Vector] | None:
 
 
 def _losses(found: Estimate, rows: Grades) -> Vector:
-    """Return the log loss of decided votes, which side won, given that one did."""
+    """Return the log loss of the winning side among decided votes."""
     moments = _latent(found, rows)
     assert moments is not None
     eta = np.where(rows.outcome == 1.0, 1.0, -1.0) * moments[0] * smoothing(moments[1])
@@ -212,7 +212,7 @@ def _losses(found: Estimate, rows: Grades) -> Vector:
 def _as_votes(
     votes: Comparisons, pairs: tuple[NDArray[Any], ...], worker: NDArray[Any], outcome: Vector, weight: Vector
 ) -> Comparisons:
-    """Return other rows of the same items and workers."""
+    """Return other votes on the same items by the same workers."""
     kept = weight > 1e-9
     one, two, who = (column[kept].astype(np.uint32) for column in (*pairs, worker))
     rows = type(votes).from_codes(
@@ -231,10 +231,10 @@ def _as_votes(
 
 
 def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | None = None) -> Estimate:
-    """Estimate a model from open votes, from a `Fit`, a checkpoint or a `Start` if one is given."""
+    """Return the estimate of a model from open votes, from a `Fit`, a checkpoint or a `Start` if given."""
     model, engine = opened.model, opened.engine
     votes = opened.votes if opened.votes.features is None else opened.prepared
-    if votes.panels is not None:  # from the beginning: nothing is kept to start from
+    if votes.panels is not None:  # from the beginning: nothing is stored to start from
         from crowdsift.votes.panels import in_panels
 
         model.refuse_votes(votes)
@@ -247,7 +247,7 @@ def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | No
     if votes.features is not None and model.takes_covariates:
         raise RequestError("a fit with covariates cannot start from an earlier one; omit --start (start=)")
     ranked = votes.choices is not None and model.rankings == "likelihood"
-    if votes.item_features is not None or ranked:  # features and rankings start afresh
+    if votes.item_features is not None or ranked:  # fits with features or rankings start from the beginning
         return model.estimate_votes(engine, votes, progress)
     from crowdsift.fitting.start import starting_point
 
@@ -261,8 +261,8 @@ def estimate_votes(model: Model, votes: Comparisons, resources: Resources, gold:
 
 
 def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
-    """Centre the scores, set a free sign by gold, drop gold's rows; return how gold agrees."""
-    # Return the estimate and, if gold settles only the sign, how gold agrees with the scores.
+    """Centre the scores, set a free sign by gold, and drop gold's rows."""
+    # Returns the estimate and, if gold only determines the sign, how gold agrees with the scores.
     model, gold = opened.model, opened.gold
     component = opened.engine.facts.component if found.component is None else found.component
     found = without_gold(found, opened.votes.n_workers)
@@ -323,7 +323,7 @@ def with_groups(
 
 def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
     """Return scores about the means of their components, if there are several."""
-    # A single component is centred by its method already, and stays as it is to the last bit.
+    # A single component is already centred by its method, and keeps its exact bits.
     size = np.bincount(component)
     if len(size) == 1:
         return scores

@@ -1,4 +1,4 @@
-"""Hyper-parameters chosen by votes left out."""
+"""Hyper-parameters chosen by left-out votes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from crowdsift.votes.graph import folds
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
-# Neighbouring values of a tuned hyper-parameter differ by this factor.
+# Ratio of neighbouring values of a tuned hyper-parameter.
 _FACTOR = 10**0.5
-_WIDEST = 1e4  # times or through the default value
+_WIDEST = 1e4  # largest factor to the default value, up or down
 
 
 def left_out_log_likelihood(
     votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto", threads: int | None = None
 ) -> float:
-    """Return mean log-likelihood of votes that the model was not fitted to."""
+    """Return the mean log-likelihood of votes that were left out of the fit."""
     return _left_out(votes, model, Resources(engine, None, threads), count, seed)
 
 
@@ -39,7 +39,7 @@ def _left_out(votes: Comparisons, model: Model, resources: Resources, count: int
 
 @dataclass(frozen=True)
 class Tuning:
-    """Hold the model with the chosen hyper-parameter, and the left-out log-likelihoods tried."""
+    """The model with the chosen hyper-parameter, and the left-out log-likelihoods tried."""
 
     model: Model
     parameter: str
@@ -52,8 +52,8 @@ def tune(
 ) -> Tuning:
     """Choose the model's penalty by left-out votes.
 
-    Goes up or down from the value given, by factors of √10, as long as the mean log-likelihood of left-out votes rises;
-    the same votes are left out every time.
+    The value changes by factors of √10, up or down from the given one, while the mean log-likelihood of left-out votes
+    rises. The same votes are left out every time.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fits that follow from a fit: of more votes, of fewer, and quick ones for searches."""
+"""Fits that follow from a fit: with more votes, with fewer, and fast ones for searches."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-MAX_HISTORY_ITEMS = 50  # of an entry
-MAX_HISTORY = 200  # entries; the first one and the latest stay
-_FEWEST = 20  # rows that come again are a file that was taken already
-_SAME = 0.5  # the share of rows that come again, beyond chance, from which on votes are refused
+MAX_HISTORY_ITEMS = 50  # items per entry
+MAX_HISTORY = 200  # entries; the first one and the latest are kept
+_FEWEST = 20  # repeated rows above which a file counts as used before
+_SAME = 0.5  # share of repeated rows, beyond chance, above which votes are refused
 _CLEARLY = 3.0  # standard deviations beyond chance
-# Fewer votes are fitted from the start, which takes about a second: the update is then exactly the fit of all votes.
+# With fewer votes the fit starts from the beginning, in about a second: the update is then exactly the fit of all
+# votes.
 _MIN_RESUMED = 100_000
-_CLEAR_SIGN, _KEPT = 0.5, 0.75  # of the workers' signs; of the votes, and of the workers
+_CLEAR_SIGN, _KEPT = 0.5, 0.75  # clear margin of the workers' signs; shares of votes and of workers that must remain
 
 
 def read_new(
     earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False, threads: int | None = None
 ) -> Comparisons:
-    """Read further votes as those of the earlier fit were read; refuse what it cannot use."""
-    # `options`: options of reading that differ from those of the earlier votes; `again`: whether to take rows once more
-    # that the earlier fit has already.
+    """Read further votes as those of the earlier fit; raise an error for votes that it cannot use."""
+    # `options` are options of reading that differ from those of the earlier votes; `again` accepts rows that the
+    # earlier fit already has.
     old = _required_votes(earlier)
     hiding = Hiding.of(old.reading.get("hide_workers"))
     if hiding is None and options.get("hide_workers"):
@@ -81,7 +82,7 @@ def read_new(
 def _with_known_panels(
     new: Comparisons, votes: Any, old: Comparisons, options: Mapping[str, Any], threads: int | None
 ) -> Comparisons:
-    """Return new votes with the panel of every worker, known or in the column of panels."""
+    """Return new votes with the panel of every worker, known or from the column of panels."""
     panels = old.panels
     assert panels is not None
     of = {} if new.panels is None else dict(new.panels.of)
@@ -105,7 +106,7 @@ def _with_known_panels(
 
 
 def _required_votes(earlier: Fit) -> Comparisons:
-    """Return the votes of a fit; refuse a fit that keeps less than what shaped it."""
+    """Return the votes of a fit; raise an error if it does not keep everything that shaped it."""
     votes, summary = earlier.votes, earlier.summary
     column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
     shaped = {
@@ -128,7 +129,7 @@ def _required_votes(earlier: Fit) -> Comparisons:
 
 
 def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
-    """Fit the old votes and new ones together; many votes from where the earlier fit ended."""
+    """Return a fit of the old and new votes together; with many votes it starts from the earlier fit."""
     ours = (
         "gold",
         "check_gold",
@@ -173,8 +174,8 @@ def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
 
 def refitter(earlier: Fit, gold: Any, threads: int | None, *, warm: bool) -> Callable[[Comparisons], Fit]:
     """Return a function that fits the method of a fit to other votes on the same engine."""
-    # `gold`, `threads`: pairs of known order for these fits, and how many threads they may use; `warm`: whether they
-    # start from the fit, where the method can and most votes are the same.
+    # `gold` and `threads` are pairs of known order and the number of threads for these fits. With `warm` they start
+    # from the fit, if the method can and most votes are the same.
     model, seed = model_of(earlier), int(earlier.summary["seed"])
 
     def refit(votes: Comparisons) -> Fit:
@@ -199,17 +200,17 @@ def refitter(earlier: Fit, gold: Any, threads: int | None, *, warm: bool) -> Cal
 
 
 class Rescored(NamedTuple):
-    """Scores by the codes of the votes, and the components of items that can be compared."""
+    """Scores by the codes of the votes, and the components of comparable items."""
 
     scores: Vector
     component: NDArray[Any]
 
 
 class Nearby:
-    """Score votes that differ little from those of a fit, for searches, without tables.
+    """Fast scores, without tables, of votes that differ little from those of a fit; for searches.
 
-    The first fit repeats all decisions by evidence; the next ones start there and keep them. `whole`, which decides
-    everything for its votes, verifies the result of a search.
+    The first fit repeats all decisions by evidence; the next ones start there and keep these decisions. `whole` decides
+    again for its votes, and verifies the result of a search.
     """
 
     def __init__(self, earlier: Fit, gold: Any, threads: int | None) -> None:
@@ -223,7 +224,7 @@ class Nearby:
 
     @property
     def possible(self) -> bool:
-        """Whether the method, and this fit, can be resumed; else a fit from scratch is needed."""
+        """Return whether the method and this fit can be continued; otherwise a new fit is needed."""
         earlier, votes = self._earlier, self._earlier.votes
         if earlier.population is None or earlier.population.get("by_context") or votes is None:
             return False
@@ -243,12 +244,12 @@ class Nearby:
             return Rescored(found[0], opened.engine.facts.component)
 
     def whole(self, votes: Comparisons) -> Rescored | None:
-        """Return the scores of a complete fit to these votes, started from the nearest estimate."""
+        """Return the scores of a complete fit to these votes, started from the closest estimate."""
         with self._opened(votes) as opened:
             start = self._start(votes)
             if start is None:
                 return None
-            if self._sign_stays(votes):  # else the workers must be counted, which takes as long
+            if self._sign_stays(votes):  # otherwise the workers must be counted, which takes as long
                 found = self._model.rescore(opened.engine, start, decide=True)
                 if found is not None:
                     return Rescored(found[0], opened.engine.facts.component)
@@ -258,9 +259,9 @@ class Nearby:
         return open_votes(self._model, votes, self._resources, read_gold(self._gold, votes))
 
     def _sign_stays(self, votes: Comparisons) -> bool:
-        """Whether no removal of so little can turn which end is up."""
-        # With a margin of ½ three of four workers are on one side, and without the quarter that is most against the
-        # rest would still be.
+        """Return whether removals this small cannot reverse the sign."""
+        # With a margin of ½, three of four workers support the sign, and they still would without any quarter of the
+        # workers.
         summary = self._earlier.summary
         workers = len(np.unique(votes.worker_codes())) if votes.has_workers else 0
         most = workers >= _KEPT * float(summary["workers"])
@@ -270,7 +271,7 @@ class Nearby:
     def _start(self, votes: Comparisons) -> Start | None:
         try:
             return self._near or starting_point(self._earlier, votes, self._model)
-        except RequestError:  # too little is left to go on from
+        except RequestError:  # too few votes are left to continue
             return None
 
 
@@ -298,15 +299,15 @@ def _entry(fit: Fit) -> dict[str, Any]:
 def ranks_over_updates(
     history: list[dict[str, Any]], most: int = 12
 ) -> tuple[list[float], dict[str, list[int | None]]]:
-    """Return the votes of every entry of a history, and the ranks of the items best now."""
-    # None where an item was not among the best, or not there, at the time.
+    """Return the votes of every entry of a history, and the ranks of the items that are best now."""
+    # None for an item that was not among the best, or not present, at the time.
     places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
     best = history[-1]["items"][:most] if history else []
     return [entry["votes"] for entry in history], {name: [place.get(name) for place in places] for name in best}
 
 
 def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
-    """Refuse votes that the fit has already: the same file, rows that are named, or most rows."""
+    """Raise an error for votes that the fit already has: the same file, identified rows, or most rows."""
     old = earlier.votes
     if fingerprint(new) in taken_by(earlier):
         raise RequestError(
@@ -347,8 +348,8 @@ def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
 
 def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
     """Return how many new rows are among the old ones, and how many would be by chance."""
-    # Two judges and a few models give the same row over and over. Among W votes, w of a row, two are equal with
-    # probability about q = Σ w(w - 1)/W²; a further row is among them with 1 - exp(-qW).
+    # Two judges and a few models give the same row many times. Among W votes, w of them equal to a row, two are equal
+    # with probability about q = Σ w(w - 1)/W²; a further row is among them with 1 - exp(-qW).
     weight = old.weight.astype(np.float64)
     total = max(float(weight.sum()), 1.0)
     equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / total**2
@@ -357,12 +358,12 @@ def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
 
 
 def _keys(votes: Comparisons, old: Comparisons) -> np.ndarray:
-    """Rows as numbers, by the labels of the old votes; rows with others are -1."""
+    """Return rows as numbers, by the labels of the old votes; rows with other labels are -1."""
     item = match_labels(votes.items.tolist(), old.items.tolist())
     worker = match_labels(votes.workers.tolist(), old.workers.tolist())
     one, two, who = item[votes.first], item[votes.second], worker[votes.worker_codes()]
     outcome = np.round(votes.outcome * 1000).astype(np.int64)
-    if not (votes.sides_known and old.sides_known):  # which item comes first says nothing
+    if not (votes.sides_known and old.sides_known):  # the order of the items in a row has no meaning
         turned = one > two
         one, two = np.where(turned, two, one), np.where(turned, one, two)
         outcome = np.where(turned, 1000 - outcome, outcome)

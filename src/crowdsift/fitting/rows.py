@@ -1,4 +1,4 @@
-"""Votes row by row with columns that only some questions need: groups, and times."""
+"""Votes row by row, with columns that only some checks need: groups and times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class VoteRows(NamedTuple):
-    """Hold votes row by row, in the codes of their comparisons.
+    """Votes row by row, in the codes of their comparisons.
 
     `group` and `time` are None if no such column was named; `batch` holds all rows if requested.
     """
@@ -100,8 +100,8 @@ def votes_for_fit(
     resources: Resources,
     needs_rows: bool,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """Read as `votes_and_rows`, by the engine itself if it can and no row is needed here."""
-    nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
+    """Read as `votes_and_rows`, through the engine if it can read votes and no row is needed here."""
+    nothing = (None, "")  # votes_and_rows reports values that are no column names
     if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
         read = read_by_engine(resources.engine, votes, options, resources.options)
         if read is not None:
@@ -110,7 +110,7 @@ def votes_for_fit(
 
 
 def gathered(votes: Comparisons, engine: Any, most: int) -> Comparisons:
-    """Return votes that other machines have read; copy them here if they are few enough."""
+    """Return votes that other machines have read, copied here if they are few enough."""
     if votes.elsewhere is None or len(votes) > most:
         return votes
     found: Comparisons = engine.gathered(votes)
@@ -125,12 +125,12 @@ def _labels(coded: CodedVotes, column: str, role: str) -> tuple[NDArray[np.objec
 
 
 def times_of(labels: Iterable[Any], column: str) -> Vector:
-    """Convert times to numbers: numbers are kept, dates and their texts become seconds."""
+    """Return times as numbers: numbers are kept, dates and their texts become seconds."""
     return np.array([_time(label, column) for label in labels], np.float64)
 
 
 def _time(label: Any, column: str) -> float:
-    """Convert a time to a number: a date becomes seconds, a number is kept."""
+    """Return a time as a number: a date becomes seconds, a number is kept."""
     if isinstance(label, datetime):
         return label.timestamp()
     if isinstance(label, date):
@@ -152,16 +152,16 @@ def _time(label: Any, column: str) -> float:
     )
 
 
-WITHOUT_WORKERS = "bt"  # the method for votes without workers, unless another one is named
+WITHOUT_WORKERS = "bt"  # the default method for votes without workers
 
-# What takes columns and classes among our own methods; what others do with them is their matter.
+# Which of our methods use columns and classes; methods of other packages decide for themselves.
 _TAKES = {"covariates": ("sift", "factor-bt"), "classes": ("barp",), "item-features": ("sift", "bora-map")}
 
 
 def refuse_unused(
     chosen: Model, known: bool, *, covariates: bool, classes: bool, tune: bool, items: bool = False
 ) -> None:
-    """Refuse options that would change nothing for this model."""
+    """Raise an error for options that have no effect on this model."""
     requested = {"covariates": covariates, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
         if known and requested[option] and chosen.name not in methods:
@@ -174,7 +174,7 @@ def refuse_unused(
 
 
 def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the column and the values of a trusted panel, as {"panel": "human"}."""
+    """Return the column and the values of a trusted panel from {"panel": "human"}."""
     if trusted is None:
         return "", ()
     if not isinstance(trusted, Mapping) or len(trusted) != 1:
@@ -190,7 +190,7 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
 def with_trusted(
     model: Model, votes: Comparisons, rows: VoteRows | None, trusted: Any
 ) -> tuple[Comparisons, VoteRows | None]:
-    """Return votes that know their panels, and the rows without these; refuse other methods."""
+    """Return votes with their panels, and rows without these; raise an error for other methods."""
     column, values = trusted_values(trusted)
     if column and not isinstance(model, Sift):
         raise RequestError(
@@ -215,10 +215,10 @@ def with_trusted(
 
 
 def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model:
-    """Return the model with this pooling of contexts; refuse one that would be ignored."""
+    """Return the model with this pooling of contexts; raise an error if it would be ignored."""
     by_features = votes.by and votes.item_features is not None
     if isinstance(model, Sift) and by_features and without_contexts(votes) is None:
-        model = replace(model, contexts=False)  # replies of prompts: a worker is the same in all
+        model = replace(model, contexts=False)  # replies to prompts: a worker is the same in all contexts
     if pooling is None:
         return model
     if not votes.by:
@@ -234,7 +234,7 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
 
 
 def refuse_votes(chosen: Model, votes: Comparisons, *, dependent: bool) -> None:
-    """Refuse a method of workers for votes without workers, and terms that it cannot combine."""
+    """Raise an error for a method that needs workers if votes have none, and for terms that it cannot combine."""
     chosen.refuse_votes(votes, dependent=dependent)
     if chosen.uses_workers and not votes.has_workers:
         raise RequestError(

@@ -1,8 +1,8 @@
-"""Where a fit starts: at an earlier fit, or at the checkpoint of one that was cut short.
+"""The start of a fit: an earlier fit, or the checkpoint of an interrupted one.
 
-A solver says what its iterate is (`StoppingRule.iterate`): scores and workers' parameters, for sift means, variances
-and what was learned of the worker population. Once a second that is copied, and where a folder is given written there;
-an error of the cluster names the folder.
+A solver offers its iterate (`StoppingRule.iterate`): scores and workers' parameters, for sift means, variances and the
+learned population of workers. It is copied once per second, and written to a folder if one is given; an error of the
+cluster names that folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
-_SAME = 0.5  # of the earlier items must be among those of the votes, else they are other data
+_SAME = 0.5  # least share of the earlier items that must be among the votes; with fewer, the data are others
 
 
 def opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
@@ -52,7 +52,7 @@ def opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
 
 def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
     """Return the gold of an earlier fit."""
-    # A fit that had gold and does not keep it is refused unless `gold` is given again.
+    # A fit that had gold but does not store it is refused unless `gold` is given again.
     if earlier.gold is None and earlier.summary.get("gold_pairs") is not None and gold is None:
         raise RequestError(
             f"{earlier.folder or 'the earlier fit'}: it was fitted with gold, which is not kept "
@@ -62,7 +62,7 @@ def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
 
 
 def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | None = None) -> Start:
-    """Return where a fit of these votes begins: at a fit, a checkpoint or a `Start` as it is."""
+    """Return where a fit of these votes starts: at a fit, a checkpoint or a given `Start`."""
     if isinstance(start, Start):
         return start
     at_checkpoint = is_checkpoint(start)
@@ -71,7 +71,7 @@ def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | No
 
 
 def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
-    """Return scores, variances and the learned worker population for the items of these votes."""
+    """Return scores, variances and the learned population of workers for the items of these votes."""
     name = earlier.folder or "the fit to start from"
     version = earlier.summary.get("version")
     if version != __version__:
@@ -119,7 +119,7 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
 
 
 def _dimensions(earlier: Fit, votes: Comparisons) -> DimensionEstimate | None:
-    """Return earlier positions and weights in the codes of these votes; gold has the weights of a new worker."""
+    """Return earlier positions and weights in the codes of these votes; gold has weights of a new worker."""
     if earlier.posterior is None or earlier.posterior.dimensions is None:
         return None
     what = match_labels(votes.items.tolist(), earlier.posterior.items.tolist())
@@ -149,7 +149,7 @@ _EVERY, _WRITTEN = 1.0, 10.0  # seconds between copies, and between files
 
 
 class Checkpoints:
-    """Keep the iterate of a fit and write it to `folder` every ten seconds, or by `save` only."""
+    """Store the iterate of a fit, and write it to `folder` every ten seconds, or only by `save`."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Checkpoints:
             self._progress(number, measure)
 
     def keep(self, number: int, iterate: Callable[[], Mapping[str, Any]]) -> None:
-        """Copy the iterate, where the last copy is old."""
+        """Copy the iterate if the last copy is old enough."""
         now = time.monotonic()
         if now - self._kept < _EVERY:
             return
@@ -184,7 +184,7 @@ class Checkpoints:
             self._written = now
 
     def save(self) -> Path | None:
-        """Write the last iterate; to a new folder where none was given. None: there is none."""
+        """Write the last iterate, to a new folder if none was given; return None if there is no iterate."""
         if not self._tensors:
             return None
         folder = self._folder or Path(tempfile.mkdtemp(prefix="crowdsift-checkpoint-"))
@@ -202,7 +202,7 @@ def checkpointed(
     gold: Gold | None,
     progress: Progress | None,
 ) -> Iterator[Progress | None]:
-    """Yield progress that keeps the iterate; an error of the engine names where it was written."""
+    """Yield a progress function that stores the iterate; an error of the engine names its folder."""
     kept = Checkpoints(folder, model, votes, gold, progress)
     try:
         yield kept

@@ -1,9 +1,9 @@
 """Votes in a database: one query of PostgreSQL, SQLite or DuckDB, as a stream of Arrow batches.
 
 The rows go into a Parquet file of a private folder and are read from there, so options for bad rows, conditions and
-memory work as for any file. A query is one statement, in a transaction that only reads: .pgpass, a service file). One
-inside the address is used, and never shown or stored./.pgpass, a service file). One inside the address is used, and
-never shown or stored.
+memory work as for any file. A query is one statement, in a transaction that only reads: it sees one snapshot even if
+others write at the same time. Passwords come from the places that the database's own library uses (PGPASSWORD,
+~/.pgpass, a service file). A password in the address is used, and never shown or stored.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def file_of(address: str) -> str:
 class DatabaseSource(FileSource):
     """The rows that a query returns.
 
-    //host/database, sqlite:///file or duckdb:///file, or the path of such a file; `query`: one SELECT in the database's
-    dialect; its columns are those of the votes.
+    `address`: such as postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such a file;
+    `query`: one SELECT in the database's dialect; its columns are those of the votes.
     """
 
     def __init__(self, address: str, query: str, threads: int, *, skip_bad: bool = False) -> None:

@@ -111,8 +111,9 @@ def read(
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
-        formats.md), "plain" for the columns above; by default the one whose columns are there./formats.md), "plain" for
-        the columns above; by default the one whose columns are there.
+        The name of a format (docs/formats.md), or "plain" for the columns above; by default the format whose columns
+        are there.
+
     values
         What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``; also "empty".
     where
@@ -139,7 +140,7 @@ def read(
         Whether folders named NAME=VALUE in the path give columns of text.
     worker_from_path
         Whether the path of a file names its worker: True takes the folders or names that differ, a pattern such as
-        {worker}/{worker}/result.json"`` says where the worker stands.
+        ``"verdicts/{worker}/result.json"`` marks the worker's place.
     worker_columns
         Columns of answers, one for each worker, or the beginnings of their names.
     style_control

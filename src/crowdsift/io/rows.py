@@ -633,8 +633,8 @@ def _again(keys: Hashes) -> tuple[int, int]:
 
 def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
     """Return how often workers would judge a pair again by chance, if all drew pairs at the same rates."""
-    # Two draws are the same pair with probability q = sum of squared shares,  2 repeated ones, and never more than n -
-    # 1/ 2 repeated ones, and never more than n - 1.
+    # Two draws are the same pair with probability q = sum of squared shares, so n draws of a worker contain about q n
+    # (n - 1) / 2 repeated ones, and never more than n - 1.
     votes = np.unique(pair[pair % np.uint64(step) == 0], return_counts=True)[1]
     equal = step * float(((votes / len(pair)) ** 2).sum())
     own = np.bincount(worker).astype(np.float64)

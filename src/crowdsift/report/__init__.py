@@ -1,7 +1,7 @@
-"""The report of a fit: one HTML file that is complete in itself.
+"""The report of a fit: one self-contained HTML file.
 
-Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `checks` judges them, `figures`
-draws, `page` puts all into the template.
+`facts` and the functions that it calls compute, `checks` judges the facts, `figures` draws, and `page` fills the
+template.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STAGES = (
 
 
 class Report:
-    """Hold a finished report as `html`; a notebook displays it."""
+    """A finished report with the page as `html`; a notebook displays it."""
 
     def __init__(self, html: str) -> None:
         self.html = html
@@ -40,7 +40,7 @@ class Report:
         return f"Report({len(self.html):,} characters)"
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, so that it cannot change the notebook."""
+        """Return the page in a frame, so that it cannot affect the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="Report of a fit" '
             'style="width: 100%; height: 800px; border: 1px solid #8888; border-radius: 8px">'
@@ -48,7 +48,7 @@ class Report:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page; the old file stays until the new one is whole."""
+        """Write the page; an old file stays until the new one is complete."""
         require_file(path)
         with replace_file(Path(path)) as draft:
             draft.write_text(self.html, encoding="utf-8", newline="\n")
@@ -66,7 +66,7 @@ def make_report(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Make the report of a fit; see `Fit.report`."""
-    # `progress` is called with the name of every stage as it begins, see `STAGES`.
+    # `progress` is called with the name of every stage when it begins; see `STAGES`.
     from crowdsift.report.facts import gather
     from crowdsift.report.page import render
 

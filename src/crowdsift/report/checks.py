@@ -1,4 +1,4 @@
-"""The checks of a report: every question is stated with its answer, good or bad."""
+"""The checks of a report: every question has an answer, good or bad."""
 
 from __future__ import annotations
 
@@ -23,36 +23,37 @@ if TYPE_CHECKING:
 
 State = Literal["good", "care", "bad", "none"]
 # The limits of the checks; docs/report.md explains them.
-FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
-FEW_WORKER_VOTES = 10  # a worker with fewer is judged by others more than by itself
-SIGN = 0.75  # probability of the sign: in danger below
+FEW_ITEM_VOTES = 10  # an item with fewer votes has a score that is mostly chance
+FEW_WORKER_VOTES = 10  # a worker with fewer votes is judged by others more than by itself
+SIGN = 0.75  # probability of the sign below which it counts as doubtful
 FLAGGED_SHARE = (0.15, 0.4)
 ONE_WORKER = (0.15, 0.35)
-SIDE = (0.03, 0.1)  # share of decided votes that went left beyond what the scores explain
+SIDE = (0.03, 0.1)  # share of decided votes for the left side beyond what the scores explain
 ALWAYS_ONE_SIDE, DECIDED = 0.9, 20
-QUICK = 1 / 3  # of the usual time of an answer
+QUICK = 1 / 3  # share of the usual time of an answer
 CALIBRATION = (0.02, 0.05)
 COIN = 0.693147
 BADGES = ("", "clearly first", "may be first", "probably first")  # shown beside an item
 CLEAR, OPEN, PROBABLE = 1, 2, 3
-_NAMED_FIRST = 5  # items that share first place, by name
-SEPARATION = (0.8, 0.5)  # reliability of the scale: good from, bad below
-FRAGILE = (2.0, 0.01)  # votes, and share of the votes, up to which the leader hangs on few
+_NAMED_FIRST = 5  # items sharing first place that are named
+SEPARATION = (0.8, 0.5)  # reliability of the scale: good from the first, bad below the second
+FRAGILE = (2.0, 0.01)  # votes, and share of the votes, up to which the leader depends on few votes
 CIRCLES = 3.0  # standard deviations
 _NAMED, _LONGEST = 3, 24
-_MIN_PROMPTS, _MAX_REPLY_VOTES = 20, 10  # votes are preferences: many contexts, few votes an item
+# preference data have at least as many contexts, and at most as many votes per item
+_MIN_PROMPTS, _MAX_REPLY_VOTES = 20, 10
 _ABOUT_RANKING = ("first", "leader", "separation", "item-votes", "connected")  # keys of checks
 _DEEDS = (
     ("random", "answer", "at random"),
     ("one-sided", "follow", "only the side"),
     ("adversarial", "answer", "the opposite"),
 )
-_MAX_MORE = 100_000  # votes; beyond that two items are called too close
+_MAX_MORE = 100_000  # votes above which two items count as too close
 
 
 @dataclass(frozen=True)
 class Check:
-    """Hold one question about a fit: its `key`, `title`, `state`, `finding` and `advice`.
+    """One question about a fit: its `key`, `title`, `state`, `finding` and `advice`.
 
     `state` is good, care, bad, or none if the question cannot be answered.
     """
@@ -98,7 +99,7 @@ def is_preferences(fit: Fit) -> bool:
 
 def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     r"""Return up to three sentences for a quick reader: first place, workers, what would help."""
-    # `first` are sentences on first place that are known already; else they follow from the ranks.
+    # `first` are sentences on first place, if known; otherwise they follow from the ranks.
     if fit.overall_ranking is not None:
         return headline(fit.overall_ranking, first) + _crowd(fit)
     table, lines = fit.item_table, _crowd(fit)
@@ -139,7 +140,7 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
 
 
 def _crowd(fit: Fit) -> list[str]:
-    """Return a sentence on the workers; none where the method judges none."""
+    """Return a sentence on the workers; none if the method does not judge workers."""
     verdict = fit.worker_table["verdict"] if fit.worker_table.height else np.empty(0)
     if not (verdict != "").any():
         return []
@@ -160,7 +161,7 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     # By the rule of `crowdsift plan`, if the differences are as estimated. A vote of a typical worker on a pair adds
     # b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
-    if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # trusted ones count
+    if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # only trusted votes count
         return []
     score = fit.item_table["score"].astype(np.float64)
     lead, error = score[0] - score[rivals], difference_sd(fit, 0 * rivals, rivals)
@@ -178,7 +179,7 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
 
 
 def overall(checks: list[Check]) -> tuple[State, str, str]:
-    """Return the answer that all checks give together: its state, a heading and a sentence."""
+    """Return the result of all checks together: a state, a heading and a sentence."""
     bad = [check.title for check in checks if check.state == "bad"]
     care = [check.title for check in checks if check.state == "care"]
     passed = sum(check.state == "good" for check in checks)
@@ -232,8 +233,8 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
     """Return the badge of every item for first place, as an index into `BADGES`."""
     # Within a component, the leader is clearly first if all figures beside it agree. Its interval of ranks is 1 to 1
     # and no other item's contains 1. The interval of its lead over every other item is above 0. No other item shares
-    # first place in the statement about all items at once. Otherwise every item whose interval of ranks holds 1 may be
-    # first; a leader that is the only one of them is probably first.
+    # first place in the statement about all items at once. Otherwise every item whose interval of ranks contains 1 may
+    # be first; if the leader is the only one, it is probably first.
     table, badges = fit.item_table, np.zeros(joint.height, np.int64)
     may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
     for component in np.unique(table["component"]):
@@ -254,7 +255,7 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
 
 
 def top_sentences(facts: Facts) -> list[str]:
-    """Return sentences on who may be the best and on what the intervals are based."""
+    """Return sentences on which items may be the best, and on the basis of the intervals."""
     fit, result = facts.fit, first_place(facts)
     effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
     if effect:
@@ -270,7 +271,7 @@ def top_sentences(facts: Facts) -> list[str]:
 
 
 def first_place(facts: Facts) -> list[str]:
-    """Return who is, or may be, the best; of one connected scale."""
+    """Return the check of first place, for one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
     if table is None or fit.summary.get("components") != 1 or not fit.summary.get("has_common", True):
         return []
@@ -301,7 +302,7 @@ def _leader(facts: Facts) -> Check | None:
         return None
     votes, total = found["votes"], float(found["total_votes"])
     fragile = votes is not None and (votes <= FRAGILE[0] or votes < FRAGILE[1] * total)
-    nothing = votes is None and bool(found.get("note"))  # to take away
+    nothing = votes is None and bool(found.get("note"))  # to remove
     return Check(
         "leader",
         "Votes the leader hangs on",
@@ -601,7 +602,7 @@ def _one_worker(facts: Facts) -> Check:
 
 
 def _work_times(facts: Facts) -> Check | None:
-    """Check who answers much faster than usual; times change no verdict."""
+    """Return the check of workers who answer much faster than usual; times change no verdict."""
     table = facts.fit.worker_table
     if "median_seconds" not in table:
         return None

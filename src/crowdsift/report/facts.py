@@ -1,4 +1,4 @@
-"""Everything that a report states: `gather` collects it, `checks` and `figures` use it."""
+"""The facts of a report: `gather` collects them, `checks` and `figures` use them."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
-# The verdicts in the order in which a report names them, and those that mark votes to doubt.
+# The verdicts in the order of a report, and those whose votes are doubtful.
 VERDICTS = ("reliable", "weak", "distinct", "undecided", "random", "one-sided", "adversarial")
 FLAGGED = ("random", "one-sided", "adversarial")
 _LEAST = 4.0  # votes on a pair
 _Z = 1.6448536269514722
-MOST_ITEMS = 300  # of which joint statements are made for a page
-_MOST_VOTES = 2_000_000  # whose statistics are computed for a page
+MOST_ITEMS = 300  # most items with joint statements in a page
+_MOST_VOTES = 2_000_000  # most votes with statistics in a page
 ABSENT = "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read by crowdsift.read."
 IN_FILES = "The votes are larger than the memory of this fit and stay in files; this would need all of them at once."
-# A refit that takes longer, in seconds of one core, is made on request only.
+# Seconds of one core above which a refit runs only on request.
 MOST_SECONDS = 8.0
-# Seconds of one distinct vote in one iteration, roughly; by work and not by the clock, so that the same votes make the
+# Seconds per distinct vote and iteration, roughly; an estimate of work and not of time, so that the same votes give the
 # same report.
 _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a report states; a text gives the reason where something is not known.
+    """The facts of a report; a text in place of a fact is the reason why it is unknown.
 
-    `fit`, `votes`: what is reported on; the votes may be unknown; `population`: the workers; `code`: the code in the
+    `fit`, `votes`: the fit and its votes, which may be unknown; `population`: the workers; `code`: the code in the
     votes of every row of the table of items; empty without votes; `calibration`: predictions of left-out votes, or why
     there are none; `without`: the ranking without flagged workers, or why there is none; `disputes`: divided pairs, or
     why there are none; `side_excess`: share of decided votes for the left item beyond what the scores explain, its
@@ -78,8 +78,8 @@ def gather(
     threads: int | None = None,
     begin: Callable[[str], None] = lambda stage: None,
 ) -> Facts:
-    """Return all facts; run the two refits only where they are cheap, or on request."""
-    # `begin` is called with the name of every stage as it begins.
+    """Return all facts; run the two refits only if they are fast, or on request."""
+    # `begin` is called with the name of every stage when it begins.
     votes = fit.votes if votes is None else votes
     if votes is None or votes.on_disk:
         population, why = describe_population(fit, None), ABSENT if votes is None else IN_FILES
@@ -136,8 +136,8 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
 
 
 def refit_model(fit: Fit) -> Model:
-    """Return the model of a fit without the worker types that it tried and did not keep."""
-    # They cost many times the rest, and are not found in a part of the votes if not in all.
+    """Return the model of a fit without the worker types that it tried and rejected."""
+    # They take most of the time, and a part of the votes does not support them if all votes do not.
     model: Any = model_of(fit)
     changes: dict[str, Any] = {}
     if getattr(model, "sides", False) and not _has_sides(fit):
@@ -153,7 +153,7 @@ def refit_model(fit: Fit) -> Model:
 
 
 def has_gold(fit: Fit) -> bool:
-    """Return whether gold pairs settled the sign."""
+    """Return whether gold pairs determined the sign."""
     return fit.summary.get("gold_pairs") is not None
 
 
@@ -204,10 +204,10 @@ def _fingerprint(votes: Comparisons) -> str:
 
 
 class Evidence(NamedTuple):
-    """Results of checks; None where a result is not known or would take long.
+    """Results of checks; None if a result is unknown or would take long.
 
-    `joint`: what holds for all items at once, in the order of the table of items; `statistics`: separation, agreement,
-    triads and misfit; `copying`: who answers too much alike.
+    `joint`: statements about all items at once, in the order of the table of items; `statistics`: separation,
+    agreement, triads and misfit; `copying`: workers whose answers agree too often.
     """
 
     joint: Table | None = None
@@ -244,11 +244,11 @@ def joint_of(fit: Fit) -> Table | None:
 class Population:
     """The workers of a fit, in the order of its table.
 
-    `verdict`: a word each; empty if the method judges no workers; `flagged`: whose votes are to be doubted; `votes`:
-    votes each, weights counted; `influence`: each worker's share of what moved the scores: votes times squared
-    reliability; `left_share`, `decided`: share of the left item among decided votes, NaN where sides are unknown; their
-    number; `reasons`: why each has its verdict; `level`: the reliability of a worker who clicks at random; `density`:
-    points and heights of the distribution of reliabilities, or None.
+    `verdict`: one word each; empty if the method judges no workers; `flagged`: workers with doubtful votes; `votes`:
+    the votes of each, weights counted; `influence`: each worker's share of the information about scores: votes times
+    squared reliability; `left_share`, `decided`: share of the left item among decided votes, NaN where sides are
+    unknown; their number; `reasons`: why each has its verdict; `level`: the reliability of a worker who clicks at
+    random; `density`: points and heights of the distribution of reliabilities, or None.
     """
 
     verdict: NDArray[np.str_]
@@ -296,7 +296,7 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
 
 def reliability_density(fit: Fit, points: int = 121) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return the distribution of reliabilities: the mean of all workers' posteriors."""
-    # In `sift` this is, but for its small prior part, the distribution that was learned.
+    # In `sift` this is the learned distribution, except for its small prior part.
     table = fit.worker_table
     mean = table["reliability"].astype(np.float64)
     spread = None if fit.posterior is None else fit.posterior.quantiles
@@ -310,12 +310,12 @@ def reliability_density(fit: Fit, points: int = 121) -> tuple[NDArray[np.float64
     if len(values) < 2 or not np.isfinite(values).all():
         return None
     low, high = np.quantile(values, [0.001, 0.999])
-    # About half of Silverman's width: posteriors are spread already, and peaks should stay peaks.
+    # About half of Silverman's width: posteriors are already spread, and peaks should stay visible.
     quartiles = np.quantile(values, [0.25, 0.75])
     scale = min(float(values.std()), float(quartiles[1] - quartiles[0]) / 1.34 or np.inf)
     width = max(0.5 * scale * len(mean) ** -0.2, (high - low) / 200.0, 1e-6)
     at = np.linspace(low - 3.0 * width, high + 3.0 * width, points)
-    # Bins much narrower than the kernel stand for the values.
+    # Bins much narrower than the kernel replace the values.
     count, edges = np.histogram(values, 1000, (at[0], at[-1]))
     centre = 0.5 * (edges[1:] + edges[:-1])
     kernel = np.exp(-0.5 * ((at[:, None] - centre[None, :]) / width) ** 2)
@@ -334,8 +334,8 @@ class Dispute(NamedTuple):
 
 def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
     """Return pairs with votes on both sides, the most divided first, without flagged workers."""
-    # Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the smaller
-    # side, so that 12 : 11 stands before 2 : 2 and before 20 : 4.
+    # Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the smaller side, so that 12 :
+    # 11 comes before 2 : 2 and before 20 : 4.
     keep = np.ones(len(votes), bool)
     if len(flagged):
         keep = np.repeat(~flagged, np.diff(votes.offsets))

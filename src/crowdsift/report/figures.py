@@ -1,7 +1,7 @@
 """The figures of a report: described once in units of their data, drawn as SVG for any width.
 
-A `Chart` has axes and layers; `draw` makes SVG of it and `crowdsift.plots` axes of matplotlib. Figures that only a page
-shows draw themselves.
+A `Chart` has axes and layers; `draw` turns it into SVG, and `crowdsift.plots` into axes of matplotlib. Figures that
+only a page shows have their own drawing functions.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-    Drawn = Callable[[float], str]  # SVG of a figure for a width of the screen
+    Drawn = Callable[[float], str]  # SVG of a figure for a screen width
 
-_MANY_DOTS = 5_000  # beyond which a cloud is drawn on a coarser grid
+_MANY_DOTS = 5_000  # dots above which a cloud is drawn on a coarser grid
 WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
-_ALL_TIPS = 400  # workers up to which each has a separate circle, with a tip
+_ALL_TIPS = 400  # most workers with separate circles and tips
 _SLOPES = 15  # items in the picture of two rankings
 _BAND = 400  # points of a band
-_LEVELS_APART = 0.081  # of the height, from which on the names of two levels have room
+_LEVELS_APART = 0.081  # share of the height above which the names of two levels do not overlap
 _MATRIX_ITEMS = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
 _MATRIX_LABEL = {True: 30, False: 14}  # characters of their labels
-_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # the least and the most of a cell's width
+_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # least and largest width of a cell
 _SHADES = 5
-_LETTER = 6.7  # the width of a letter, roughly
-_TIP = 300  # characters of a label under the pointer
+_LETTER = 6.7  # approximate width of a letter
+_TIP = 300  # characters of a label in a tip
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
+    """A figure in units of its data; `draw` turns it into SVG, `crowdsift.plots` into axes of matplotlib.
 
-    `title`: what the figure shows, for those who cannot see it; `x`, `y`, `marks`: the axes and the layers; `height`,
+    `title`: a description for those who cannot see the figure; `x`, `y`, `marks`: the axes and the layers; `height`,
     `left`, `right`: of the SVG, in pixels; the right margin of a wide and of a narrow screen; `square`: whether the SVG
     is as high as wide, and `height` at most.
     """
@@ -63,7 +63,7 @@ class Chart:
 
 
 class Axis(NamedTuple):
-    """The title and the ends of an axis, and how many ticks it may have."""
+    """The title and the ends of an axis, and its largest number of ticks."""
 
     title: str
     low: float
@@ -77,7 +77,7 @@ class Mark(NamedTuple):
 
     `shape`: area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots, cloud (too
     many dots for tips), rays (lines from the origin), or names (the tips as labels). If there is no room for all names,
-    the first ones are drawn; `x`, `y`: its points; `kind`: what it shows, which decides its colours; a class of the
+    the first ones are drawn; `x`, `y`: its points; `kind`: its meaning, which decides its colours; a class of the
     page's style; `name`, `tips`: the name of the layer, and a text for every dot; `size`: the radius of dots, in
     pixels.
     """
@@ -142,7 +142,7 @@ def _draw_mark(picture: Drawing, mark: Mark, x: list[float], y: Vector) -> None:
 
 
 def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) -> None:
-    """Write names beside their points, where they neither leave the picture nor meet another."""
+    """Write names beside their points, if they stay inside the picture and do not overlap."""
     taken = [(at - 5.0, up - 5.0, at + 5.0, up + 5.0) for at, up in zip(x, y, strict=True)]
     short = abbreviated(list(mark.tips), 24 if picture.width > 500 else 14)
     for at, up, name, tip in zip(x, y, short, mark.tips, strict=True):
@@ -161,8 +161,8 @@ def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) ->
 def map_chart(fit: Fit) -> Chart | None:
     """Return the preference map: items as points and workers as rays in the first two dimensions.
 
-    Weights are drawn in units in which the longest, but for the longest two of a hundred, reaches the items furthest
-    out. Of many items those furthest out are shown. None with one dimension.
+    Weights are scaled so that the 98th percentile of their lengths reaches the outermost items. If there are many
+    items, the outermost ones are shown. None with one dimension.
     """
     items, workers = fit.item_table, fit.worker_table
     if "position_2" not in items or "weight_2" not in workers:
@@ -196,8 +196,8 @@ def map_chart(fit: Fit) -> Chart | None:
 
 
 def workers_chart(fit: Fit, population: Population) -> Chart | None:
-    """Return reliability against votes by verdict, the crowd's distribution behind it."""
-    # None where the method estimates no reliabilities.
+    """Return reliability against votes by verdict, in front of the distribution of all workers."""
+    # None if the method estimates no reliabilities.
     reliability = fit.worker_table["reliability"].astype(np.float64)
     known = np.isfinite(reliability)
     if not known.any():
@@ -299,12 +299,12 @@ def convergence_chart(method: str, trace: tuple[float, ...]) -> Chart:
 
 
 def trace_name(method: str) -> str:
-    """Return the name of what the trace of a fit holds."""
+    """Return the name of the quantity in the trace of a fit."""
     return "approximate log evidence" if method == "sift" else "objective, a vote"
 
 
 class Slope(NamedTuple):
-    """An item in two rankings: its row, its ranks (0 if unranked), its places among those shown."""
+    """An item in two rankings: its row, its ranks (0 if unranked), its positions among those shown."""
 
     row: int
     before: int
@@ -313,14 +313,14 @@ class Slope(NamedTuple):
 
     @property
     def move(self) -> str:
-        """Return "up", "down" or "same"; an item without votes moves down."""
+        """Return "up", "down" or "same"; an item without votes counts as moving down."""
         if not self.after or self.after > self.before:
             return "down"
         return "up" if self.after < self.before else "same"
 
 
 def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
-    """Return at most `most` items of the first component that are among the best either way."""
+    """Return at most `most` items of the first component that are among the best in either ranking."""
     component = fit.item_table["component"]
     before, rank = found.before[code], found.rank[code]
     after = np.where(rank > 0, rank, 10**9)
@@ -401,7 +401,7 @@ def matrix_figure(facts: Facts) -> Drawn | None:
 
 
 def history_figure(facts: Facts) -> Drawn | None:
-    """Draw the ranks of the items that are the best now, from one update to the next."""
+    """Draw the ranks of the items that are best now, from one update to the next."""
     votes, ranks = ranks_over_updates(facts.fit.summary.get("history") or [])
     if len(votes) < 2:
         return None
@@ -433,7 +433,7 @@ def history_figure(facts: Facts) -> Drawn | None:
 
 
 def verdict_shares(population: Population) -> list[tuple[str, int, float]]:
-    """Return every verdict that was given, how many workers have it, and their share of votes."""
+    """Return every verdict that occurs, with its number of workers and their share of votes."""
     total = max(float(population.votes.sum()), 1e-300)
     members = ((word, population.verdict == word) for word in VERDICTS)
     return [
@@ -442,7 +442,7 @@ def verdict_shares(population: Population) -> list[tuple[str, int, float]]:
 
 
 def verdict_bar(population: Population) -> str:
-    """Return the votes by the verdict on who gave them, as one bar over the whole width."""
+    """Return the votes by the verdict on their workers, as one bar over the whole width."""
     parts, at = [], 0.0
     for word, workers, share in verdict_shares(population):
         parts.append(
@@ -465,7 +465,7 @@ class Drawing:
         self._title = title
 
     def text(self) -> str:
-        """Return the finished picture."""
+        """Return the picture as SVG."""
         title = escape(self._title)
         return (
             f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" width="{number(self.width)}" '
@@ -505,8 +505,8 @@ class Drawing:
             self._parts.append(f'<path d="{joined}" class="{kind}"/>')
 
     def dots(self, xs: list[float], ys: list[float], kind: str) -> None:
-        """Add many dots as one shape: strokes of no length with round ends."""
-        # Of very many only one in two by two points is drawn, so that the picture stays small.
+        """Add many dots as one shape: strokes of length 0 with round ends."""
+        # Very many are drawn on a grid of two by two points, so that the picture stays small.
         at = np.array([xs, ys])
         if len(xs) > _MANY_DOTS:
             at = np.unique(2.0 * np.round(at / 2.0), axis=1)

@@ -1,4 +1,4 @@
-"""The page: facts and figures in a template, tables as compact JSON; and a fit in a notebook."""
+"""The page: facts and figures in a template, tables as compact JSON; and the view of a fit in a notebook."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
-MOST_GROUPS = 50  # of a menu; more are searched
-_OVERVIEW = 40  # items from which on the picture of all scores helps
+MOST_GROUPS = 50  # most entries of a menu; more are searched
+_OVERVIEW = 40  # items from which on the picture of all scores is shown
 _MOVERS = 8
-MOST_ROWS = 100_000  # of a table; the CSV files hold all
-MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB with labels of any length
-_SAMPLE, _KEEP = 2_000, 0.8  # preferences that are looked at, and a limit of their probability
-FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
+MOST_ROWS = 100_000  # most rows of a table; the CSV files have all
+MOST_BYTES = 2_000_000  # most bytes of a table, so that a page stays below 5 MB with labels of any length
+_SAMPLE, _KEEP = 2_000, 0.8  # preferences in the sample, and the limit of their probability
+FIRST_ROWS = 25  # rows in the page itself, for readers without scripts; also the rows of a page
 LONGEST_NAME = 300  # characters of a label in a table that is too large
-_MOST_ESCAPED = 6  # bytes of a character in JSON
-_NUMBER_BYTES, _REASON_BYTES = 9, 50  # of a value, and of the reasons of a worker
-_FOLLOWED = 10  # workers, those with the most votes, and items, the best
+_MOST_ESCAPED = 6  # most bytes of a character in JSON
+_NUMBER_BYTES, _REASON_BYTES = 9, 50  # bytes of a value, and of the reasons of a worker
+_FOLLOWED = 10  # workers with the most votes, and best items, that are listed
 _NOTEBOOK_ROWS = 10
 _NOTEBOOK_LABEL = 60
 
 
 def render(facts: Facts, *, title: str, command: str) -> str:
-    """Return the whole report as one HTML page; `command` makes it again."""
+    """Return the whole report as one HTML page; `command` is the command that makes it again."""
     from markupsafe import Markup
 
     templates = environment()
@@ -141,7 +141,7 @@ def _hash(text: str) -> str:
 
 
 def bar(value: float | None, low: float | None, high: float | None, scale: list[float]) -> list[str]:
-    """Return the positions of a value and the ends of its interval, in per cent of the width."""
+    """Return the positions of a value and the ends of its interval, in percent of the width."""
     width = (scale[1] - scale[0]) or 1.0
     ends = [value if end is None else end for end in (low, high)]
     return [f"{100 * ((at or 0.0) - scale[0]) / width:.1f}" for at in (value, *ends)]
@@ -206,7 +206,7 @@ def _without(facts: Facts) -> dict[str, Any]:
 
 
 def _disputes(facts: Facts) -> dict[str, Any]:
-    """Return divided pairs with their names and how sure the fit is of their order."""
+    """Return divided pairs with their names and the probability of their order."""
     found = facts.disputes
     if isinstance(found, str):
         return {"why_not": found, "pairs": []}
@@ -252,7 +252,7 @@ def _sentences(facts: Facts) -> dict[str, Any]:
 
 
 def _training(facts: Facts) -> str:
-    """Return how many preferences are probably right, by a sample of them; "" if not known."""
+    """Return how many preferences are probably right, from a sample of them; "" if unknown."""
     if (votes := facts.votes) is None:
         return ""
     rows = np.flatnonzero(votes.outcome != 0.5)
@@ -272,7 +272,7 @@ def _training(facts: Facts) -> str:
 
 
 def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:
-    """Return the probabilities that the first items are better; None where they are not known."""
+    """Return the probabilities that the first items are better; None if unknown."""
     try:
         return [float(p) for p in np.atleast_1d(facts.fit.better(ones, twos))]
     except RequestError:
@@ -280,7 +280,7 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
 
 
 def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict[str, Any]:
-    # `level` is where a line is drawn, and for workers the value that means no information.
+    # `level` is the value of a line and, for workers, the value without information.
     scale, score = table["scale"], partial(decimal, digits=digits)
     nothing = level if value == "reliability" else None
     columns: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
@@ -384,13 +384,13 @@ def _ranking(table: Table) -> dict[str, NDArray[Any]]:
 
 
 def scale_words(facts: Facts) -> dict[str, str]:
-    """Return what scores are called, and where their level comes from."""
+    """Return the name of scores, and a sentence on their level."""
     name = score_name(facts.fit)
     return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return columns as lists: labels as texts, numbers to six digits, None where missing."""
+    """Return columns as lists: labels as texts, numbers to six digits, None for missing values."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
     texts = {
         name: [label(value) for value in column[:MOST_ROWS]]
@@ -443,7 +443,7 @@ def as_json(value: Any) -> str:
 
 
 def what_is_followed(fit: Fit) -> dict[str, Any] | None:
-    """Return the section on covariates and features of items; None where neither is used."""
+    """Return the section on covariates and features of items; None if none are used."""
     covariates = [each for each in fit.summary.get("covariates") or () if each["used"]]
     features = fit.summary.get("item_features") or {"used": False}
     if not covariates and not features["used"]:
@@ -488,7 +488,7 @@ def _both_scores(fit: Fit) -> list[dict[str, Any]]:
 
 
 def fit_html(fit: Fit) -> str:
-    """Return the head of the leaderboard and how the fit went, as HTML for a notebook."""
+    """Return the top of the leaderboard and the outcome of the fit, as HTML for a notebook."""
     table, verdict = fit.shown_items, fit.worker_table["verdict"].astype(str)
     counts = [(word, int((verdict == word).sum())) for word in VERDICTS]
     shown = min(table.height, _NOTEBOOK_ROWS)

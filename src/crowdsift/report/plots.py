@@ -1,6 +1,6 @@
 """The figures of the report drawn with matplotlib, for notebooks and papers.
 
-Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes given, or into new ones, and
+Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the given axes, or into new ones, and
 returns them.
 """
 
@@ -73,13 +73,13 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
     Parameters
     ----------
     fit
-        What to draw.
+        The fit to draw.
     top
         How many items.
     ranks
         Draw ranks instead of scores.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
 
 
 def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """Draw reliability against votes by verdict, the crowd's distribution behind it.
+    """Draw reliability against votes by verdict, in front of the distribution of all workers.
 
     Parameters
     ----------
     fit
-        What to draw; of a method that estimates reliabilities.
+        The fit to draw; its method must estimate reliabilities.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -155,9 +155,9 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
     Parameters
     ----------
     fit, votes
-        What to test, and its votes where it was loaded.
+        The fit to test, and its votes if it was loaded.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
     'observed, %'
     """
     votes = _votes(fit, votes)
-    codes(fit, votes)  # refuses votes of another fit
+    codes(fit, votes)  # raises an error for votes of another fit
     seed = int(fit.summary.get("seed", 0))
     found = calibrate(votes, refit_model(fit), seed=seed, resources=Resources.of(fit))
     if isinstance(found, str):
@@ -182,11 +182,11 @@ def without_flagged(fit: Fit, votes: Comparisons | None = None, top: int = 15, *
     Parameters
     ----------
     fit, votes
-        What to test, and its votes where it was loaded.
+        The fit to test, and its votes if it was loaded.
     top
         How many items.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -248,9 +248,9 @@ def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     fit
-        What to draw.
+        The fit to draw.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -270,9 +270,9 @@ def comparison(found: Comparison, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     found
-        What `crowdsift.compare` returned.
+        The result of `crowdsift.compare`.
     ax
-        Where to draw.
+        The axes to draw into.
 
     Examples
     --------
@@ -305,7 +305,7 @@ def comparison(found: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def require_ending(path: str | os.PathLike[str]) -> str:
-    """Return the ending of the file of a plot; refuse one that is not drawn."""
+    """Return the ending of the file of a plot; raise an error for an unsupported one."""
     ending = Path(path).suffix.lower()
     if ending not in _ENDINGS:
         raise RequestError(f"{path}: a plot is written as .pdf, .svg or .png, not as {ending!r}")
@@ -313,7 +313,7 @@ def require_ending(path: str | os.PathLike[str]) -> str:
 
 
 def save(ax: Axes, path: str | os.PathLike[str]) -> None:
-    """Write the figure of a plot as PDF, SVG or PNG, by the ending of the name, and close it.
+    """Write the figure of a plot as PDF, SVG or PNG, by the file's ending, and close it.
 
     Examples
     --------
@@ -392,7 +392,7 @@ def _axes(ax: Axes | None, height: float) -> Axes:
 
 
 def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
-    """Label a logarithmic axis with plain numbers; minor ticks only on a short axis."""
+    """Label a logarithmic axis with plain numbers; a short axis also at minor ticks."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     plain = FuncFormatter(lambda value, _: f"{value:,.0f}")

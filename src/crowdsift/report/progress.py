@@ -1,4 +1,4 @@
-"""Progress bars for a terminal or a notebook: the stage, how far it is, the time left."""
+"""Progress bars for a terminal or a notebook: the stage, its progress, the time left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
 
 _UPDATE = 0.2  # seconds between two updates of a notebook
-_WINDOW = 6  # iterations by which the rate of convergence is judged
+_WINDOW = 6  # iterations from which the rate of convergence is estimated
 
 
 class Forecast:
@@ -26,10 +26,10 @@ class Forecast:
     def __init__(self, tolerance: float | None) -> None:
         self._tolerance = tolerance if tolerance and tolerance > 0.0 else None
         self._seen: list[tuple[int, float, float]] = []
-        self.runs = 0  # from several starts, or with what is added to the model
+        self.runs = 0  # runs from several starts, or with further terms of the model
 
     def add(self, iteration: int, measure: float, seconds: float) -> None:
-        """Count an iteration; one that is not above the last begins another run."""
+        """Count an iteration; a number that does not exceed the last one begins another run."""
         if not self._seen or iteration <= self._seen[-1][0]:
             self._seen, self.runs = [], self.runs + 1
         self._seen.append((iteration, measure, seconds))
@@ -46,7 +46,7 @@ class Forecast:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the seconds until the tolerance is met, at the rate of the last iterations."""
+        """Return the seconds until the tolerance is reached, at the rate of the last iterations."""
         if self._tolerance is None or len(self._seen) < 3:
             return None
         (one, high, begun), (two, low, ended) = self._seen[-_WINDOW:][0], self._seen[-1]
@@ -88,7 +88,7 @@ def fit_progress(title: str, tolerance: float | None, console: Console | None = 
             forecast.add(iteration, measure, time.monotonic() - begun)
             stage = f"{title}, run {forecast.runs}" if forecast.runs > 1 else title
             status, share = _text(iteration, measure, forecast.seconds_left), forecast.share
-            if tolerance is not None and measure <= tolerance:  # what comes has no iterations
+            if tolerance is not None and measure <= tolerance:  # the steps after it have no iterations
                 stage, status, share = (f"{title}: intervals and tables", f"{iteration:,} iterations", None)
             total = None if share is None else 1.0
             bar.update(task, description=stage, status=status, total=total, completed=share or 0.0)
@@ -103,9 +103,9 @@ def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iter
     Parameters
     ----------
     title
-        What is being done.
+        The title of the bar.
     tolerance
-        At which the method stops, for an estimate of the time left; by default that of the default method, 1e-4.
+        The tolerance of the method, for an estimate of the time left; by default that of the default method, 1e-4.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iter
     elif console.is_terminal:
         with fit_progress(title, known, console) as report:
             yield report
-    else:  # a log file has no use for a bar
+    else:  # a log file needs no bar
         yield lambda iteration, measure: None
 
 
@@ -156,7 +156,7 @@ def _notebook_bar(title: str, tolerance: float | None) -> Iterator[Progress]:
 def step_progress(
     title: str, stages: Sequence[str] = (), console: Console | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows the current step, and how far it is if `stages` lists all."""
+    """Yield a function that shows the current step, and its place if `stages` lists all of them."""
     with _bar(console) as bar:
         task = bar.add_task(title, total=len(stages) or None, status="")
 

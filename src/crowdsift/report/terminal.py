@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
 _NO_WIDTH = 100_000  # in a pipe nothing is wrapped or cut
-_LEAST_LABEL = 16  # characters of a label, however narrow the terminal is
+_LEAST_LABEL = 16  # least characters of a label, however narrow the terminal is
 _MOST_LABEL = 60
-_LONGEST_LABEL = 120  # in a pipe
+_LONGEST_LABEL = 120  # most characters in a pipe
 _SHOWN = 10
 _STYLES = {
     "reliable": "green",
@@ -44,7 +44,7 @@ def _console() -> Console:
 
 
 def show_fit(fit: Fit) -> None:
-    """Print the leaderboard, the workers to look at, and how the fit went."""
+    """Print the leaderboard, the workers that need attention, and the outcome of the fit."""
     console = _console()
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         console.print("Nothing was learned from these votes (see the warning): no tables.")
@@ -212,7 +212,7 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
     figures = _item_figures(fit, shown)
     room = width - 1 - sum(max(map(len, [name, *texts])) + 3 for name, texts in figures.items())
     labels = {name: [_plain(row[name]) for row in shown] for name in (*by, "item")}
-    for name, texts in list(labels.items()):  # a context, if there is one, has a third
+    for name, texts in list(labels.items()):  # a context column, if there is one, gets a third
         most = (room // 3 if name in by else room) - 3
         cut = words.abbreviated(texts, max(min(most, _most_label(width)), _LEAST_LABEL))
         labels[name] = cut
@@ -252,11 +252,11 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
     if fit.summary.get("has_common", True):
         figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
     figures["votes"] = [words.count(row["comparisons"]) for row in shown]
-    # Where every context is one group, its own column says so already.
+    # If every context is one group, the column of contexts already shows it.
     contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1
     if fit.summary["components"] > contexts:
         figures["group"] = [words.count(row["component"]) for row in shown]
-    # Some methods, and very many items, have no intervals.
+    # Some methods, and fits with very many items, have no intervals.
     return {name: texts for name, texts in figures.items() if any(texts)}
 
 
@@ -265,8 +265,8 @@ def _most_label(width: int) -> int:
 
 
 def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
-    """Return the workers to look at; other columns are left out before names are cut."""
-    kept = ("reliable", "undecided")  # of whom there is nothing to be done
+    """Return the workers that need attention; other columns are left out before names are cut."""
+    kept = ("reliable", "undecided")  # they need no attention
     level = random_level(model_of(fit))
     rows = [row for row in fit.worker_table.records() if row["verdict"] not in kept]
     counts: dict[str, int] = {}
@@ -275,7 +275,7 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     result = ", ".join(f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts)
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
-    # The harm a worker can do grows with the votes.
+    # The harm that a worker can do grows with the number of votes.
     severity = {"adversarial": 0, "one-sided": 1, "random": 2, "distinct": 3, "weak": 4}
     rows.sort(key=lambda row: (severity[row["verdict"]], -row["comparisons"]))
     rows = rows[:_SHOWN]
@@ -311,7 +311,7 @@ def _plain(value: Any) -> str:
 def _interval(lower: float | None, upper: float | None, digits: int, nothing: float | None = None) -> str:
     if (lower is None or upper is None) and nothing is None:
         return ""
-    return words.interval_text(lower, upper, digits, nothing).replace("−", "-")  # any locale has it
+    return words.interval_text(lower, upper, digits, nothing).replace("−", "-")  # any locale has this minus sign
 
 
 def _span(lower: float | None, upper: float | None, form: str) -> str:

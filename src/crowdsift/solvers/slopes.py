@@ -226,7 +226,7 @@ class CommonSlope:
 
 
 class WorkerSlopes(CommonSlope):
-    """σ² added and every worker's β at its minimum./σ² added and every worker's β at its minimum.
+    """The objective of `CommonSlope` plus ½Σ(β - μ)²/σ², with every worker's β at its minimum.
 
     The gradient is then the partial one in the scores, and the Hessian the Schur complement A - B D⁻¹ B' + P of the
     blocks [A B; B' D]: workers are eliminated.

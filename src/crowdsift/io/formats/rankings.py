@@ -1,8 +1,8 @@
 """Rankings: several items in an order, or the best and the worst of them, become pairs.
 
-2 pairs, but n - 1 of them imply the rest. Each pair has the weight 2/2 pairs, but n - 1 of them imply the rest. Each
-pair has the weight 2/n, so that a ranking counts as n - 1 votes. Equal ranks are ties; gaps mean nothing. `bt` and
-`sift` use the rankings themselves, which the ranks beside the pairs give back.
+A ranking of n items gives n(n - 1)/2 pairs, but n - 1 of them imply the rest. Each pair has the weight 2/n, so that a
+ranking counts as n - 1 votes. Equal ranks are ties; gaps have no meaning. `bt` and `sift` use the rankings themselves,
+which are restored from the ranks beside the pairs.
 """
 
 from __future__ import annotations
