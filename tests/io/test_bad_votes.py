@@ -119,7 +119,7 @@ BAD_JSON = {
     "list of scalars": ("[1, 2]", "row 1: not an object"),
     "cut list": ('[{"winner": "a"}, ', "not JSON"),
     "no rows": ("[]", "holds no rows"),
-    "mark": ("\ufeff[]", "byte order mark"),
+    "mark": ("\ufeff[]", "holds no rows"),
     "null label": ('{"winner": null, "loser": "b", "worker": "x"}', "row 1, .*'winner': empty"),
     "lists": ('{"winner": ["a"], "loser": ["b"], "worker": ["x"]}', "row 1, column 'winner'"),
     "a list below": (

@@ -45,6 +45,14 @@ def test_windows_1252_in_the_header_and_in_json(tmp_path: Path) -> None:
     assert labels(path) == {"Zoë", "b"}
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_byte_order_mark_in_json_is_no_fault(tmp_path: Path, zipped: bool) -> None:
+    content = b"\xef\xbb\xbf" + '[{"winner": "Zoë", "loser": "b", "worker": "w"}]'.encode()
+    path = tmp_path / "votes.json"
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    assert labels(path) == {"Zoë", "b"}
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "cp1251", "shift_jis", "latin-1", "utf-8"])
 def test_a_named_encoding_is_used(tmp_path: Path, encoding: str) -> None:
     word = {"cp1251": "Лучший", "shift_jis": "最高", "latin-1": "Zoë", "utf-8": "Zoë"}

@@ -46,6 +46,18 @@ def test_lists_in_parquet_and_frames(tmp_path):
         with_item_features(VOTES, uneven)
 
 
+def test_matrices_join_as_lists_do():
+    """Rows of a matrix belong to the texts of replies beside it, as lists do."""
+    replies = {"prompt": ["q", "q"], "chosen": ["Yes.", "No."], "rejected": ["No.", "Maybe."], "annotator": ["x", "y"]}
+    matrix = np.arange(6.0).reshape(3, 2) ** 2
+    texts = ["Yes.", "No.", "Maybe."]
+    found = [
+        with_item_features(crowdsift.read(replies), {"text": texts, "e": each}).item_features.blocks[0].values.tolist()
+        for each in (matrix, matrix.tolist())
+    ]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -55,7 +67,7 @@ def test_lists_in_parquet_and_frames(tmp_path):
         ({"item": list("abcd"), "x": [1, float("inf"), 3, 4]}, r"row 2.*not a finite number"),
         ({"item": list("abca"), "x": [1, 2, 3, 4]}, "'a' is there twice"),
         ({"item": list("abcd")}, "no columns beside item"),
-        ({"item": list("abcd"), "m": np.zeros((3, 2))}, "3 rows for 4 items"),
+        ({"item": list("abcd"), "m": np.zeros((3, 2))}, "item 4, m 3"),
     ],
 )
 def test_bad_features_are_refused(columns, message):

@@ -566,3 +566,57 @@ def test_files_of_another_shape_say_where_the_votes_are(tmp_path: Path) -> None:
     by_column = {name: {"0": value} for name, value in alpaca(1).items()}
     with pytest.raises(InputError, match="1 a list or record as the item label"):
         crowdsift.read(write(path, by_column))
+
+
+def test_verdicts_of_judgebench_name_places(tmp_path: Path) -> None:
+    """The second judgment saw the replies in the other order; the judge is in the name of the file."""
+    replies = {"question": "q", "response_A": "one", "response_B": "two", "label": "A>B", "judge_name": "vanilla"}
+    decisions: list[Any] = [["A>B", "A>B"], ["B>A", None], [None, "B>A"]]
+    for judge, offset in (("gpt", 0), ("opus", 1)):
+        rows = [
+            {
+                **replies,
+                "question": f"q{n}",
+                "judgments": [each and {"judgment": {}, "decision": each} for each in both],
+            }
+            for n, both in enumerate(decisions[offset:])
+        ]
+        write(tmp_path / f"judge_name=vanilla,judge_model={judge}.jsonl", "\n".join(map(json.dumps, rows)))
+    votes = crowdsift.read(tmp_path, worker_from_path="*,judge_model={worker}.jsonl")
+    assert line(votes) == ("verdicts", 10, 6, 4, 0)
+    assert votes.workers.tolist() == ["gpt", "opus"]
+    assert votes.sides_known
+    with coded_votes(tmp_path / "judge_name=vanilla,judge_model=gpt.jsonl") as coded:
+        assert [coded.items[code][1] for code in coded.first] == ["one", "two", "one", "two"]
+        assert coded.outcome is not None
+        assert coded.outcome.tolist() == [1, 1, 0, 0]
+
+
+def test_names_of_columns_in_any_case(tmp_path: Path) -> None:
+    rows = [{name.upper(): value for name, value in verdict("2", swap).items()} for swap in (False, True)]
+    assert outcomes(write(tmp_path / "result.json", rows)) == [0, 1]
+    game = {"Model": "m", "Baseline": "b", "Judge": "j", "Games": [{"score": "A > B"}, {"score": "b>>a"}]}
+    votes = crowdsift.read(write(tmp_path / "m.json", [game]))
+    assert (votes.workers.tolist(), votes.items.tolist()) == (["j"], ["b", "m"])
+    assert sorted(votes.outcome.tolist()) == [0, 1]
+
+
+def test_files_without_rows_are_left_out_of_several(tmp_path: Path) -> None:
+    for name, rows in {"m": [alpaca(1)], "n": [alpaca(2, "n")], "o": [], "p": "", "models": ["m", "n"]}.items():
+        write(tmp_path / "a" / name / "annotations.json", rows)
+    votes = crowdsift.read(tmp_path / "a")
+    assert line(votes) == ("alpaca-eval", 2, 2, 0, 0)
+    assert votes.intake is not None
+    assert votes.intake.notes[0].startswith("2 of 5 files are empty and are not read, as ")
+    assert votes.intake.notes[1].startswith("1 of 3 files have no columns of votes")
+    with pytest.raises(InputError, match="the file is empty"):
+        crowdsift.read(tmp_path / "a" / "p" / "annotations.json")
+    with pytest.raises(InputError, match="it holds no rows"):
+        crowdsift.read(tmp_path / "a" / "o" / "annotations.json")
+
+
+def test_preferences_are_rounded_into_their_range(tmp_path: Path) -> None:
+    rows = [alpaca(each) for each in (2.0000000001, 0.99999999)]
+    assert outcomes(write(tmp_path / "annotations.json", rows)) == [0, 1]
+    with pytest.raises(InputError, match="between 1 and 2"):
+        crowdsift.read(write(tmp_path / "annotations.json", [alpaca(2.001)]))

@@ -266,3 +266,20 @@ def test_contexts_say_that_ranks_count_within_each(monkeypatch):
     text = shown(crowdsift.fit(votes, "bt"), monkeypatch, None)
     assert "Items, the best of each group first, 10 of 14" in text
     assert "group ┃" in text
+
+
+def test_the_headline_names_items_of_contexts():
+    """Features join contexts into one ranking; an item is then named with its context."""
+    rng = np.random.default_rng(1)
+    embedding = rng.normal(size=(30, 3))
+    quality = embedding @ [2.0, 1.0, 0.0]
+    rows = []
+    for n in range(800):
+        i, j = rng.choice(10, 2, replace=False) + 10 * (n % 3)
+        i, j = (i, j) if rng.random() < 1 / (1 + np.exp(quality[j] - quality[i])) else (j, i)
+        rows.append((f"p{n % 3}", f"r{i}", f"r{j}", f"w{n % 4}"))
+    votes = dict(zip(("prompt", "winner", "loser", "worker"), map(list, zip(*rows, strict=True)), strict=True))
+    items = {"item": [f"r{i}" for i in range(30)], "e": embedding}
+    best = int(quality.argmax())
+    found = headline(crowdsift.fit(votes, by="prompt", items=items))
+    assert found[0].startswith(f"“r{best} (p{best // 10})” is probably the best")

@@ -37,6 +37,7 @@ from crowdsift.io.parts import (
     without_same,
 )
 from crowdsift.io.sql import Database, literal, numeric_columns, quoted, reason_of, wrong_condition
+from crowdsift.io.text import EmptyFileError, explain_json
 from crowdsift.votes.labels import MISSING, LabelError, shown
 from crowdsift.votes.replies import BEGINNING, HASH, MARK, one_line
 from crowdsift.votes.source import Added, SortedCodes, Source, number_of
@@ -81,13 +82,16 @@ class FileSource(Source):
             if isinstance(worker_from_path, str):
                 named = self._named(paths, worker_from_path)
                 paths = [path for path in paths if path in named]
-            found = [settled(path, self._folder, partitions=partitions, encoding=encoding) for path in paths]
+            paths, found = self._settled(paths, partitions, encoding)
             self._database = Database(threads, [part.path for part, _ in found], self._folder)
             self._parts = [inspected(part, self._run) for part, _ in found]
             if holds_votes is not None and os.path.isdir(os.path.expanduser(source)):
                 kept = self._with_votes(holds_votes)
                 paths, found = [paths[place] for place in kept], [found[place] for place in kept]
                 self._parts = [part for part, _ in found]
+            for part in self._parts:
+                if part.kind == "json" and list(part.names) == ["json"]:  # not one object per row
+                    raise explain_json(part.path, part.zipped, part.source, "it holds no rows")
             self.notes += tuple(note for _, note in found if note)
             if worker_from_path is True:
                 named = self._named(paths, True)
@@ -96,6 +100,20 @@ class FileSource(Source):
             self.close()
             raise
         self.names = self._parts[0].names
+
+    def _settled(self, paths: list[str], partitions: bool, encoding: str) -> tuple[list[str], list[tuple[Part, str]]]:
+        """Return the files that can be read again, with a note on each; of several, empty ones are left out."""
+        found, empty = {}, []
+        for path in paths:
+            try:
+                found[path] = settled(path, self._folder, partitions=partitions, encoding=encoding)
+            except EmptyFileError:
+                empty.append(path)
+                if len(empty) == len(paths):
+                    raise
+        if empty:
+            self.notes += (f"{len(empty):,} of {len(paths):,} files are empty and are not read, as {empty[0]}",)
+        return list(found), list(found.values())
 
     def _with_votes(self, holds_votes: Callable[[Sequence[str]], bool]) -> list[int]:
         """Return the indices of the files with columns of votes, and note the others; all if none has any."""
@@ -234,8 +252,6 @@ class FileSource(Source):
     def _run(self, part: Part, query: str) -> Any:
         """Run a query that reads a file; its errors become `InputError`."""
         import duckdb
-
-        from crowdsift.io.text import explain_json
 
         try:
             return self._query(query)

@@ -446,16 +446,6 @@ def read_table(given: Any, by: By = "") -> ItemsTable:
         source, colon, columns = given.rpartition(":")
         wanted = tuple(name.strip() for name in columns.split(",")) if colon and source else ()
         return _read(source if wanted else given, wanted, by=by)
-    if isinstance(given, Mapping):
-        wide = {name: np.asarray(column) for name, column in given.items() if getattr(column, "ndim", 1) == 2}
-        if not wide:
-            return _read(given, (), by=by)
-        narrow = {name: column for name, column in given.items() if name not in wide}
-        found = _read(narrow, (), by=by) if len(narrow) > 1 else _labels_alone(narrow)
-        for name, matrix in wide.items():
-            if len(matrix) != len(found.labels):
-                raise InputError(f"{len(matrix)} rows for {len(found.labels)} items", source="items", column=name)
-        return found._replace(columns={**found.columns, **wide})
     return _read(given, (), by=by)
 
 
@@ -467,25 +457,16 @@ def has_items(source: str) -> bool:
         return lookup(table, table.names, "item") is not None
 
 
-def _labels_alone(given: Mapping[str, Any]) -> ItemsTable:
-    if "item" not in given:
-        raise InputError("no column 'item' for the labels of items", source="items")
-    labels = np.empty(len(given["item"]), dtype=object)
-    given_items = given["item"]
-    labels[:] = given_items.tolist() if isinstance(given_items, np.ndarray) else list(given_items)
-    return ItemsTable("items", labels, {})
-
-
 def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTable:
     """Return the table of further items, with the columns that these blocks need."""
-    if isinstance(items, Mapping) and any(getattr(c, "ndim", 1) == 2 for c in items.values()):
-        return read_table(items)
     kinds = {name: block.kind for block in blocks for name in block.columns}
     return _read(items, tuple(kinds), [n for n, k in kinds.items() if k in _TEXTS])
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By = "") -> ItemsTable:
     # Labels are in the first of these columns; with columns of contexts they are pairs.
+    if isinstance(source, Mapping):  # a matrix is a column of lists
+        source = {name: list(each) if getattr(each, "ndim", 1) == 2 else each for name, each in source.items()}
     with closing(open_source(source, called="items")) as table:
         known = (lookup(table, table.names, name) for name in _LABELS if name not in wanted)
         item = next(filter(None, known), None) or resolve_column(table, "item", "the items")

@@ -24,10 +24,10 @@ from crowdsift.io.files import TemporaryFolder, is_fit_folder
 from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
 from crowdsift.io.sql import literal, memory_limit, quoted
 from crowdsift.io.text import (
+    BOM,
     Header,
     copy_stream,
     count_records,
-    explain_json,
     guess_encoding,
     kind_of,
     opened,
@@ -333,6 +333,11 @@ def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: s
                 f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the letters {' '.join(letters)}; "
                 "if these are wrong, name the encoding with --encoding (encoding=)"
             )
+    with opened(part.path, part.zipped, source) as stream:
+        is_marked = part.kind == "json" and stream.read(len(BOM)) == BOM
+    if is_marked:  # DuckDB refuses a byte order mark in JSON
+        given, part.path, part.zipped = part.path, folder.file(), False
+        recode(given, source, "utf-8-sig", part.path)
     if partitions:
         part.constant = partitions_of(os.path.abspath(path))
     return part, note
@@ -367,8 +372,6 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
     reading = scan(part, sample=SAMPLE if part.sampled else -1)
     rows = run(part, f"DESCRIBE SELECT * FROM {reading}").fetchall()
     part.types = {name: "BIGINT" if kind in INTEGERS else kind for name, kind, *_ in rows}
-    if part.kind == "json" and list(part.types) == ["json"]:  # not one object per row
-        raise explain_json(part.path, part.zipped, part.source, "it holds no rows")
     return part
 
 

@@ -37,6 +37,7 @@ _WORK_TIME = "WorkTimeInSeconds"  # the column of work times in batches of Mecha
 _NAMING = "what names a row (--unique)"
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
 _MIN_REPEATED = 20  # least repeated rows, or rows of a block, that chance does not explain
+_ROUNDING = 1e-6  # by which a number that a tool computed may exceed its range
 _CLEARLY = 5.0  # standard deviations beyond chance
 _CONFLICTS = 0.1  # differing second answers per equal one if workers judge pairs again
 _BLANKS = ("-", "--", "na", "n/a", "nan", "null", "none", "?")  # texts of other programs for an empty cell
@@ -485,7 +486,8 @@ def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
         first, second = (1.0, 2.0) if values == {1.0, 2.0} else (1.0, 0.0)
         second = -1.0 if values in ({-1.0, 1.0}, {-1.0, 0.0, 1.0}) else second
     outcome = (given - second) / (first - second)
-    outcome = np.where((outcome >= 0.0) & (outcome <= 1.0), outcome, np.nan)
+    inside = np.abs(outcome - 0.5) <= 0.5 + (_ROUNDING if form.span else 0.0)
+    outcome = np.where(inside, np.clip(outcome, 0.0, 1.0), np.nan)
     return np.where(np.isin(given, form.draws), 0.5, outcome)
 
 

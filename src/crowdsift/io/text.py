@@ -44,10 +44,14 @@ _SIGNATURES = {  # not text, but named in the error
     b"ARROW1": "an Arrow file; write it as Parquet, or pass the table from Python",
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _HIGH = re.compile(rb"[\x80-\xff]+")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # codes that Windows-1252 does not have
+
+
+class EmptyFileError(InputError):
+    """A file without rows, which is left out where several files are read."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +85,17 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
     with opened(path, zipped, source) as stream:
         head = stream.read(_HEAD)
     _refuse_binary(head, source)
-    start = head.removeprefix(_BOM).lstrip()
+    start = head.removeprefix(BOM).lstrip()
     if not start:
-        raise InputError("the file is empty; it needs a header and one row per vote", source=source)
+        raise EmptyFileError("the file is empty; it needs a header and one row per vote", source=source)
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".csv", ".tsv")):
         return "csv", zipped
     if stem.endswith((".json", ".jsonl", ".ndjson")) or start[:1] in b"{[":
-        if head.startswith(_BOM):
-            raise InputError("JSON with a byte order mark; save it as UTF-8 without one", source=source)
         if start[:1] == b"[":
             _refuse_cut(path, zipped, source)
+        if start.rstrip() in (b"[]", b"{}"):
+            raise EmptyFileError("the file cannot be read as JSON: it holds no rows", source=source)
         return "json", zipped
     return "csv", zipped
 

@@ -120,7 +120,7 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
         ]
     may = np.flatnonzero((table["rank_lower"] == 1) & (table["comparisons"] > 0))
     shown = [0, 1, *may[1:_NAMED]]  # the best, the second, and others that may be the best
-    names = [f"“{shortened(item_label(fit.labels[i], None), 60)}”" for i in shown]
+    names = [f"“{shortened(item_label(fit.labels[i], fit.by), 60)}”" for i in shown]
     if not len(may) or may[0] != 0:
         return [f"{names[0]} has the highest score; {fit.method} gives no intervals here.", *lines]
     if first:

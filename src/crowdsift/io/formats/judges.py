@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crowdsift.io.formats import GRADED, Format, Unfolded, filter_names
+from crowdsift.io.formats import Format, Unfolded, filter_names
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import prompt_label, reply_label
 
@@ -35,6 +35,7 @@ ALPACA_EVAL = Format(
 
 _VOTE = ("left", "right", "winner", "worker")
 _BASELINE = "gpt-4-0314"  # baseline of Arena-Hard 0.1, whose rows do not name it
+_NO_ANSWER = ("", "error", "none", "null", "n/a")
 
 
 def unfolded_votes(
@@ -62,29 +63,31 @@ def unfolded_votes(
     return Unfolded(columns, range(len(row)), row, context=context)
 
 
+def _games(pair: tuple[Any, Any], games: Any, key: str) -> Iterator[tuple[Any, Any, str | None]]:
+    """Yield a vote of every game, two empty ones if there is none; every second game swaps the pair."""
+    for number, game in enumerate(games if isinstance(games, list) else [None, None]):
+        score = game.get(key) if isinstance(game, dict) else game
+        answer = "" if score is None else "".join(str(score).split()).strip("[]")
+        yield *(pair[::-1] if number % 2 else pair), None if answer.casefold() in _NO_ANSWER else answer
+
+
 def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Make two votes of a row: A is the baseline in the first game, and the model in the second."""
+    names = [roles[role] for role in ("model", "games", "baseline", "worker") if role in roles]
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        model, baseline = row["model"], row.get("baseline") or _BASELINE
-        games = row["games"] if isinstance(row["games"], list) else [None, None]
-        for number, game in enumerate(games):
-            score = game.get("score") if isinstance(game, dict) else game
-            answer = None if score is None else str(score).strip().strip("[]")
-            if answer is not None and answer.casefold() not in GRADED:
-                answer = None if answer.casefold() in ("", "error", "none", "null") else answer
-            pair = (model, baseline) if number % 2 else (baseline, model)
-            yield *pair, answer, row.get(roles.get("worker", ""))
+        pair = row.get(roles.get("baseline", "")) or _BASELINE, row[roles["model"]]
+        for vote in _games(pair, row[roles["games"]], "score"):
+            yield *vote, row.get(roles.get("worker", ""))
 
-    names = ("model", "baseline", "games", *([roles["worker"]] if "worker" in roles else []))
     return unfolded_votes(table, names, condition, votes, ("uid", "question_id", "category"))
 
 
 ARENA_HARD = Format(
     name="arena-hard",
     title="judgments of Arena-Hard",
-    columns={"worker": ("judge", "judge_model")},
-    marks=("model", "games"),
+    columns={**{name: (name,) for name in ("model", "games", "baseline")}, "worker": ("judge", "judge_model")},
+    needs=("model", "games"),
     pooled=True,
     sets_aside=True,
     unfold=two_games,
@@ -127,19 +130,21 @@ PANDALM = Format(
 )
 
 _BOTH = ("output_1", "output_2")
-_TASKS = ("id", "input", "instruction", "prompt", "question")
 _PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
 
 
 def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Make a vote from every verdict; `winner` names the output, and `swap` which was shown first."""
-    context = next((name for name in _TASKS if name in table.names), "")
-    worker = roles.get("worker", "")
-    nested = "winner" not in table.names
+    context = roles.get("task", "")
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        one, two = (reply_label(row[name]) for name in _BOTH)
-        found = _final(row["results"]) if nested else [(row.get("swap"), row["winner"])]
+        given = {role: row[name] for role, name in roles.items()}
+        one, two = (reply_label(given[name]) for name in _BOTH)
+        if "games" in given:  # whose answers name the place
+            for vote in _games((one, two), given["games"], "decision"):
+                yield *vote, given.get("worker")
+            return
+        found = _final(given["results"]) if "results" in given else [(given["swap"], given["winner"])]
         for swap, winner in found:
             swapped = str(swap).strip().casefold() in ("true", "1", "1.0", "yes")
             answer = "" if is_empty(winner) else str(winner).strip()
@@ -147,10 +152,9 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
                 answer = "left" if (number[1] == "2") == swapped else "right"  # the output, in either order
             elif swapped and re.fullmatch(r"\W*(?:\w+\W+)?[ab]\W*", answer.casefold()):
                 answer = f"{answer} swapped"  # may mean the output or the place: only the user can decide
-            yield *((two, one) if swapped else (one, two)), answer, row.get(worker)
+            yield *((two, one) if swapped else (one, two)), answer, given.get("worker")
 
-    names = ("output_1", "output_2", "winner", "swap", "results", worker)
-    found = unfolded_votes(table, names, condition, votes, [context] if context else [], context)
+    found = unfolded_votes(table, list(roles.values()), condition, votes, [context] if context else [], context)
     if context:
         labels = [prompt_label(each) for each in found.columns[context]]
         return replace(found, columns={**found.columns, context: labels})
@@ -169,16 +173,23 @@ def _final(results: Any) -> Iterator[tuple[bool, Any]]:
     yield False, None
 
 
-_VERDICT = {
-    "columns": {"worker": _PEOPLE},
-    "values": {"0": "tie", "error": "", "none": "", "null": ""},
-    "pooled": True,
-    "sets_aside": True,
-    "unfold": shown_outputs,
-}
+_VERDICTS: tuple[dict[str, tuple[str, ...]], ...] = (
+    {name: (name,) for name in (*_BOTH, "winner", "swap")},
+    {name: (name,) for name in (*_BOTH, "results")},
+    {"output_1": ("response_A",), "output_2": ("response_B",), "games": ("judgments",)},  # of JudgeBench
+)
 VERDICTS = tuple(
-    Format(name="verdicts", title="verdicts on two outputs", marks=marks, **_VERDICT)  # type: ignore[arg-type]
-    for marks in ((*_BOTH, "winner", "swap"), (*_BOTH, "results"))
+    Format(
+        name="verdicts",
+        title="verdicts on two outputs",
+        columns={**columns, "task": ("id", "input", "instruction", "prompt", "question"), "worker": _PEOPLE},
+        needs=tuple(columns),
+        values={"0": "tie", **dict.fromkeys(_NO_ANSWER, "")},
+        pooled=True,
+        sets_aside=True,
+        unfold=shown_outputs,
+    )
+    for columns in _VERDICTS
 )
 
 _JUDGES = (
