@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -110,6 +108,48 @@ def test_gold_turns_the_score():
     assert np.corrcoef(x[:, 1], scores)[0, 1] > 0.9
 
 
+def trusted_and_others(seed):
+    """Votes of 4 people who follow quality and of 26 judges, 18 of whom follow appeal; and quality."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=14)
+    appeal = rng.normal(size=14) - 0.6 * quality
+    s = np.repeat(np.arange(30), 100)
+    i = rng.integers(14, size=len(s))
+    j = (i + rng.integers(1, 14, len(s))) % 14
+    a, b = np.where(s < 4, 1.5, np.where(s < 12, 1.5, 0.2)), np.where(s < 4, 0.0, np.where(s < 12, 0.3, 1.4))
+    z = a * (quality[i] - quality[j]) + b * (appeal[i] - appeal[j])
+    won = rng.random(len(s)) < 1 / (1 + np.exp(-z))
+    names = np.char.add("i", np.stack([np.where(won, i, j), np.where(won, j, i)]).astype(str))
+    panel = np.where(s < 4, "human", "llm")
+    rows = {"winner": names[0], "loser": names[1], "worker": np.char.add("w", s.astype(str)), "panel": panel}
+    return {name: column.tolist() for name, column in rows.items()}, (quality - quality.mean()) / quality.std()
+
+
+def test_trusted_votes_turn_the_score(tmp_path):
+    right, inside = [], []
+    for seed in range(4):
+        rows, quality = trusted_and_others(seed)
+        fit = crowdsift.fit(rows, trusted={"panel": "human"}, dimensions=2)
+        truth, table = quality[[int(item[1:]) for item in fit.labels]], fit.item_table
+        size = table["score"].std()
+        right.append(np.corrcoef(table["score"], truth)[0, 1])
+        inside.append((table["lower"] / size <= truth) & (truth <= table["upper"] / size))
+    common = crowdsift.fit(rows, dimensions=2)
+    assert np.corrcoef(common.item_table["score"], quality[[int(item[1:]) for item in common.labels]])[0, 1] < 0.7
+    assert min(right) > 0.95
+    assert np.mean(inside) > 0.85
+    assert (fit.summary["direction"], fit.summary["has_common"]) == ("trusted", True)
+    assert fit.summary["trusted"]["values"] == ["human"]
+    assert "direction of the trusted votes" in str(fit.report(refit=False).html)
+    assert "gold_to_check" not in fit.summary
+    fit.save(tmp_path / "fit")
+    loaded = crowdsift.load(tmp_path / "fit")
+    assert loaded.votes.panels == fit.votes.panels
+    more = {name: column[:50] for name, column in trusted_and_others(9)[0].items()}
+    updated = loaded.update(more)
+    assert (updated.summary["dimensions"], updated.summary["direction"]) == (2, "trusted")
+
+
 def test_the_bound_never_falls():
     votes, _, _ = planted(2, items=12, workers=20, votes=40, side=0.3, tie=0.3)
     with opened_engine("cpu", votes, 1, "grid", {}) as engine:
@@ -173,9 +213,6 @@ def test_more_dimensions_than_votes_can_carry():
         estimate_votes(crowdsift.Sift(dimensions=9), planted(1, items=10, workers=12)[0], CPU)
     with pytest.raises(RequestError, match="whole number above 0 or 'auto', not 0"):
         crowdsift.Sift(dimensions=0)
-    features = replace(votes, features=np.ones((len(votes), 1), np.float32), feature_names=("f",))
-    with pytest.raises(RequestError, match="dimensions"):
-        estimate_votes(crowdsift.Sift(dimensions=2), features, CPU)
 
 
 def test_votes_decide_how_near_to_nothing_random_workers_are():

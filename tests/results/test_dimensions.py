@@ -207,7 +207,44 @@ def test_a_dimension_is_named_by_the_covariate_it_follows():
     named = replace(given, features=column[:, None].astype(np.float32), feature_names=("chars",))
     made = FitBuilder(named, Sift(), estimate(), threads=1).build(1.0, 0.0)
     assert made.summary["dimension_names"] == ["more chars"]
-    assert dimension_sentences(made)[0].startswith("Dimension 2 (more chars): ")
+    assert dimension_sentences(made)[0].startswith("Dimension 2 (more chars): 1 of 8 workers (w6) gives more to i0,")
+    weights = dimensions().weights * [1.0, -1.0]
+    weights[5, 1] = -1.0  # more workers prefer the other end, from which the sentence sees it
+    made = FitBuilder(named, Sift(), estimate(dimensions(weights=weights)), threads=1).build(1.0, 0.0)
+    assert made.summary["dimension_names"] == ["more chars"]
+    assert " (less chars): 2 of 8 workers (w6 and w5) give more to i1," in dimension_sentences(made)[0]
+
+
+def as_rows(given: Comparisons) -> dict[str, np.ndarray]:
+    won = given.outcome > 0.5
+    ends = np.where(won, given.first, given.second), np.where(won, given.second, given.first)
+    rows = {name: given.items[codes] for name, codes in zip(("winner", "loser"), ends, strict=True)}
+    return rows | {"worker": given.workers[given.worker_codes()], "weight": given.weight}
+
+
+@pytest.mark.parametrize("what", ["covariates", "items"])
+def test_features_and_covariates_name_the_dimensions_asked_for(what):
+    at, rows = dict(zip([f"i{i}" for i in range(ITEMS)], dimensions().positions[:, 1], strict=True)), as_rows(votes())
+    if what == "covariates":
+        options = {"covariates": "chars"}
+        rows |= {f"{end}_chars": np.exp([at[item] for item in rows[end]]) for end in ("winner", "loser")}
+    else:
+        options = {"items": {"item": [*at, "i9"], "chars": [*at.values(), 0.0]}}
+    made = crowdsift.fit(rows, dimensions=2, **options)
+    assert made.summary["dimension_names"][0] in ("more chars", "less chars")
+    assert "name the dimensions; scores do not depend on them" in " ".join(made.warnings)
+    assert f"Dimension 2 ({made.summary['dimension_names'][0]}): " in dimension_sentences(made)[0]
+    place = [at.get(item, 0.0) for item in made.labels]
+    assert abs(np.corrcoef(made.item_table["position_2"], place)[0, 1]) > 0.9
+    assert crowdsift.fit(rows, dimensions=1, **options).summary["dimensions"] == 1
+
+
+def test_features_of_no_use_do_not_hide_further_dimensions():
+    rows = as_rows(votes())
+    noise = {"item": [f"i{i}" for i in range(ITEMS)], "noise": [0.3, 0.1, 0.2, 0.9, 0.2, 0.6]}
+    plain, made = crowdsift.fit(rows), crowdsift.fit(rows, items=noise)
+    assert plain.summary["dimensions"] == made.summary["dimensions"] == 2
+    assert plain.worker_table["verdict"].tolist() == made.worker_table["verdict"].tolist()
 
 
 def test_gold_to_check_is_the_divergence_of_the_two_shares():

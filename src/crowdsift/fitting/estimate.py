@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -239,9 +239,11 @@ def estimate_model(opened: OpenVotes, start: Any = None, progress: Progress | No
 
         model.refuse_votes(votes)
         name, options, threads = opened.resources
-        panels = in_panels(opened.prepared)
-        with opened_engine(name, panels.votes, threads, model.needs, options) as by_judge:
-            return model.estimate_trusted(by_judge, panels, engine, progress)
+
+        def by_judge(votes: Comparisons) -> AbstractContextManager[Engine]:
+            return opened_engine(name, votes, threads, model.needs, options)
+
+        return model.estimate_trusted(engine, in_panels(opened.prepared), by_judge, progress)
     if start is None:
         return model.estimate_votes(engine, votes, progress)
     if votes.features is not None and model.takes_covariates:

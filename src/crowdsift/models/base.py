@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import exp, lgamma
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -307,9 +309,13 @@ class Model(ABC):
         """Raise an error for votes whose terms the model cannot combine; `dependent` votes have groups."""
 
     def estimate_trusted(
-        self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
+        self,
+        engine: Engine,
+        panels: PanelVotes,
+        open_engine: Callable[[Comparisons], AbstractContextManager[Engine]],
+        progress: Progress | None = None,
     ) -> Estimate:
-        """Estimate the scores of a trusted panel, `engine` holding votes by panel and judge."""
+        """Estimate the scores of a trusted panel; `open_engine` holds votes by panel and judge."""
         raise RequestError(f"{self.name} has no trusted votes; sift has")
 
     def boards(self, votes: Comparisons) -> Boards | None:

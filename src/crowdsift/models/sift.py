@@ -41,7 +41,8 @@ from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -175,11 +176,12 @@ class Sift(Model):
         }
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
         if votes.panels is not None:
+            several = asked.pop("dimensions")
             for name in (name for name, is_asked in asked.items() if is_asked):
                 raise RequestError(
                     f"sift takes trusted votes (--trusted) or {name}, not both at once yet; omit one of the two"
                 )
-            if votes.n_items > MAX_PANEL_ITEMS:
+            if votes.n_items > MAX_PANEL_ITEMS and not several:
                 raise RequestError(
                     f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, "
                     f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
@@ -201,10 +203,14 @@ class Sift(Model):
         return 0 if isinstance(self.dimensions, str) else self.dimensions
 
     def _with_dimensions(
-        self, estimate: Estimate, engine: Engine, earlier: DimensionEstimate | None = None
+        self,
+        estimate: Estimate,
+        engine: Engine,
+        earlier: DimensionEstimate | None = None,
+        trusted: NDArray[np.bool_] | None = None,
     ) -> Estimate:
-        found = with_dimensions(estimate, engine, self._asked, earlier)
-        return found if found.dimensions is None else self._signed(found, engine)
+        found = with_dimensions(estimate, engine, self._asked, earlier, trusted)
+        return found if found.dimensions is None or trusted is not None else self._signed(found, engine)
 
     def estimate_votes(self, engine: Engine, votes: Comparisons, progress: Progress | None = None) -> Estimate:
         """Fit the votes as the base class does; contexts learn from each other if they share items."""
@@ -222,13 +228,23 @@ class Sift(Model):
         return self._estimate(run, engine, boards=boards)
 
     def estimate_trusted(
-        self, engine: Engine, panels: PanelVotes, whole: Engine, progress: Progress | None = None
+        self,
+        engine: Engine,
+        panels: PanelVotes,
+        open_engine: Callable[[Comparisons], AbstractContextManager[Engine]],
+        progress: Progress | None = None,
     ) -> Estimate:
-        """Run expectation propagation by panel and judge, then score the trusted panel."""
-        boards = Boards(panels.item, panels.board, whole.facts.n_items)
-        settings = replace(self._settings(engine, boards), contexts=False, pair_effect=False)
-        run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        return self._estimate(run, engine, trusted=(panels, whole))
+        """Score the trusted panel: by panel and judge, or in the dimensions asked for."""
+        levels = power_grid(self.grid_points)
+        if self._asked > 1:
+            refuse_dimensions(engine, self._asked)
+            run = propagate(engine, levels, self._settings(engine), progress)
+            return self._with_dimensions(self._estimate(run, engine), engine, trusted=panels.trusted)
+        boards = Boards(panels.item, panels.board, engine.facts.n_items)
+        with open_engine(panels.votes) as by_judge:
+            settings = replace(self._settings(by_judge, boards), contexts=False, pair_effect=False)
+            run = propagate(by_judge, levels, settings, progress)
+            return self._estimate(run, by_judge, trusted=(panels, engine))
 
     def boards(self, votes: Comparisons) -> Boards | None:
         """Return the contexts as boards; None with features, without pooling, or if matrices would be too large."""
@@ -254,21 +270,28 @@ class Sift(Model):
 
     def estimate_with_items(self, engine: Engine, features: ItemFeatures, progress: Progress | None = None) -> Estimate:
         """Fit as `estimate`, with a prior of scores by features if the evidence clearly rises."""
+        if self._asked > 1:  # named by the features
+            return self.estimate(engine, progress)
         settings = replace(self._settings(engine), item_features=tuple(block.values for block in features.blocks))
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        return self._estimate(run, engine, features)
+        found = self._estimate(run, engine, features)
+        return found if found.features is not None else self._with_dimensions(found, engine)
 
     def estimate_with_covariates(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
         """Fit as `estimate`, with coefficients of every worker for covariates that the evidence supports."""
+        if self._asked > 1:  # named by the covariates
+            return self.estimate(engine, progress)
         refuse_large_covariates(engine, votes)
         settings = self._settings(engine)
         sides = settings.families[-1].sides
         given, nothing = design(votes, engine.facts.component, side=sides)
         settings = replace(settings, covariates=given)
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        return self._estimate(run, engine, covariates=covariate_estimate(run, engine, nothing))
+        about = covariate_estimate(run, engine, nothing)
+        found = self._estimate(run, engine, covariates=about)
+        return found if about[0].names else self._with_dimensions(found, engine)
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Continue expectation propagation from the end of an earlier run."""

@@ -61,11 +61,16 @@ def _most(items: int, workers: int, islands: int) -> int:
 
 
 def with_dimensions(
-    estimate: Estimate, engine: Engine, asked: int, earlier: DimensionEstimate | None = None
+    estimate: Estimate,
+    engine: Engine,
+    asked: int,
+    earlier: DimensionEstimate | None = None,
+    trusted: NDArray[np.bool_] | None = None,
 ) -> Estimate:
     """Return the estimate in several dimensions if they are requested, or clearly better."""
-    # With `asked` = 0 evidence and left-out votes decide. `estimate` is that of one dimension. The number of an earlier
-    # estimate is kept, and its positions and weights are where to start.
+    # The score follows the workers who are `trusted`, otherwise gold, otherwise the mean of all. With `asked` = 0
+    # evidence and left-out votes decide. `estimate` is that of one dimension. The number of an earlier estimate is
+    # kept, and its positions and weights are where to start.
     workers, facts = estimate.workers, engine.facts
     if asked == 1 or (not asked and engine.dimensions is None):
         return estimate
@@ -83,7 +88,7 @@ def with_dimensions(
     if earlier is not None and asked in (0, earlier.count):
         return _estimate(estimate, engine, setting, resumed(setting, _earlier(earlier, one)), earlier.trials)
     if asked:
-        return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), ())
+        return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), (), trusted)
     state, tried = search(setting, one, _most(*_carriers(engine)), facts.loads)
     trials = tuple(Trial(*each) for each in tried)
     if state is None:
@@ -115,17 +120,27 @@ def _earlier(earlier: DimensionEstimate, one: State) -> State:
     )
 
 
-def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, trials: tuple[Trial, ...]) -> Estimate:
+def _estimate(
+    one: Estimate,
+    engine: Engine,
+    setting: Setting,
+    state: State,
+    trials: tuple[Trial, ...],
+    trusted: NDArray[np.bool_] | None = None,
+) -> Estimate:
     facts, D = engine.facts, state.count
     voters = facts.n_workers - facts.n_gold
-    direction = state.weights[voters:, :D].sum(axis=0) if facts.n_gold else state.crowd.mean[:D]
+    share = np.where(np.arange(facts.n_workers) >= voters if trusted is None else trusted, facts.loads, 0.0)
+    share = share / max(float(share.sum()), 1e-300)
+    direction = share @ state.weights[:, :D] if share.any() else state.crowd.mean[:D]
     state = state.turned(_basis(state, direction))
-    found = _record(state, engine, setting, trials)
+    settled_by = "trusted" if trusted is not None else "gold" if facts.n_gold else "common"
+    found = _record(state, engine, setting, trials, settled_by)
     workers = _workers(one, found, setting, state)
     assert workers.quantiles is not None
     precision, variance = None, found.position_covariance[:, 0, 0]
     if state.covariance.ndim == 2:
-        whole = _score_covariance(found, setting, state, engine)
+        whole = _score_covariance(found, setting, state, engine, share)
         variance = np.diag(whole) - 1.0 / found.component_size
         if exact_items(facts.component).any():
             precision = _precision(whole, facts.component)
@@ -162,7 +177,9 @@ def _estimate(one: Estimate, engine: Engine, setting: Setting, state: State, tri
     )
 
 
-def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...]) -> DimensionEstimate:
+def _record(
+    state: State, engine: Engine, setting: Setting, trials: tuple[Trial, ...], direction: str
+) -> DimensionEstimate:
     """Return positions about the means of their components, weights, and the population."""
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
@@ -182,8 +199,8 @@ def _record(state: State, engine: Engine, setting: Setting, trials: tuple[Trial,
         mean=mean,
         mean_covariance=of_mean,
         covariance=spread,
-        direction="gold" if facts.n_gold else "common",
-        has_common=bool(facts.n_gold or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
+        direction=direction,
+        has_common=bool(direction != "common" or mean @ np.linalg.solve(of_mean, mean) > _chi_square(D)),
         trials=trials,
         distinct=_distinct(weights, V),
         component_size=size.astype(np.int64),
@@ -261,11 +278,14 @@ def _basis(state: State, direction: Vector) -> Vector:
     return np.concatenate([first[:, None], rest * sign], axis=1)
 
 
-def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, engine: Engine) -> Vector:
+def _score_covariance(
+    found: DimensionEstimate, setting: Setting, state: State, engine: Engine, share: Vector
+) -> Vector:
     """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
     # Variational Bayes treats weights as known. Here they are eliminated from the joint curvature, and the direction of
     # the score is uncertain. Scores have unit size, so their common scale is not uncertain. If this takes too long it
-    # is left out.
+    # is left out. `share` is the part of every worker in the direction, 0 for all if it is the common one. The weights
+    # of trusted workers are eliminated; their errors are taken as independent of positions.
     facts, (K, D) = engine.facts, state.positions.shape
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     touched = np.minimum(2.0 * facts.loads, K) * D
@@ -283,11 +303,16 @@ def _score_covariance(found: DimensionEstimate, setting: Setting, state: State, 
     # The prior has precision 1. The vectors below rotate positions and weights together, which leaves the scores
     # unchanged.
     root = (values > 0.99)[:, None] * vectors.T / np.sqrt(np.maximum(values, 1.0))[:, None]
-    gradient, axis = np.zeros((K, len(curvature))), state.weights[-1, 0]
-    length = max(abs(float(axis if facts.n_gold else state.crowd.mean[0])), 1e-9)
+    gradient, trusted = np.zeros((K, len(curvature))), found.direction == "trusted"
+    length = max(abs(float(share @ state.weights[:, 0] if share.any() else state.crowd.mean[0])), 1e-9)
     gradient[np.arange(K), np.arange(K) * D] = 1.0
-    gradient[:, at + 1 : at + D] = found.positions[:, 1:] / length
+    others = found.positions[:, 1:] / length
+    if not trusted:
+        gradient[:, at + 1 : at + D] = others
     half = gradient @ root.T
+    if trusted:
+        of_mean = np.einsum("s,sij->ij", share**2, found.weight_covariance[:, 1:, 1:])
+        half = np.concatenate([half, others @ np.linalg.cholesky(of_mean)], axis=1)
     s = found.positions[:, 0] / max(float(np.linalg.norm(found.positions[:, 0])), 1e-300)
     half = half - np.outer(s, s @ half)
     return np.asarray(half @ half.T + float(s @ plain @ s) * np.outer(s, s))

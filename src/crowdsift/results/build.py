@@ -78,8 +78,8 @@ class FitBuilder:
         separated = separation_of(items, self.model.name, self.level)
         result["separation_reliability"] = None if separated is None else separated.reliability
         nothing = {each.kind for each in found} & {Kind.INFORMATION, Kind.DIRECTION}
-        alone = self.known is None and len(workers["worker"]) > 1 and self.model.name == "sift"
-        if alone and separated is not None and not nothing:
+        alone = self.known is None and votes.panels is None and self.model.name == "sift"
+        if alone and len(workers["worker"]) > 1 and separated is not None and not nothing:
             result["gold_to_check"] = gold_to_check(separated.reliability)
         quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
         return Fit(

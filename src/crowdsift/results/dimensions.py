@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3  # items and workers named in a sentence
 _LONGEST = 40  # characters of a label in a sentence
+_OPPOSITE = {"more": "less", "less": "more"}
 _CORRELATED = 0.5  # least correlation at which a dimension is named after a feature or a covariate
 _MOST_FEATURES = 1_000  # most features that are compared with a dimension
 _DIRECTIONS = {
@@ -121,8 +122,7 @@ def dimension_sentences(fit: Fit) -> list[str]:
     summary, sentences = fit.summary, []
     losses = {each["dimensions"]: each["left_out_loss"] for each in summary.get("trials", ())}
     for number in range(2, summary.get("dimensions", 1) + 1):
-        name = summary["dimension_names"][number - 2]
-        text = f"Dimension {number}{f' ({name})' if name else ''}: {_who(fit, number)}"
+        text = f"Dimension {number}{_who(fit, number, summary['dimension_names'][number - 2])}"
         before, after = losses.get(number - 1), losses.get(number)
         if before is not None and after is not None:
             text += (
@@ -133,19 +133,22 @@ def dimension_sentences(fit: Fit) -> list[str]:
     return sentences
 
 
-def _who(fit: Fit, number: int) -> str:
+def _who(fit: Fit, number: int, name: str | None) -> str:
+    """Return the name of a dimension, and who weighs it, seen from the end that more workers prefer."""
     items, workers = fit.item_table, fit.worker_table
     at = items[f"position_{number}"].astype(np.float64)
     up = workers[f"weight_{number}_lower"] > 0.0
     down = workers[f"weight_{number}_upper"] < 0.0
     if down.sum() > up.sum():
         up, down, at = down, up, -at
+        name = name and " ".join([_OPPOSITE[name.split(" ")[0]], *name.split(" ")[1:]])
+    named = f" ({name}): " if name else ": "
     order = np.argsort(-at, kind="stable")
     most = min(_NAMED, len(at) // 2)
     names = [shortened(item_label(each, fit.summary.get("by")), _LONGEST) for each in fit.labels]
     high, low = (_listed([names[i] for i in some]) for some in (order[:most], order[::-1][:most]))
     if not up.any():
-        return f"no worker clearly weighs it; it sets {high} apart from {low}."
+        return f"{named}no worker clearly weighs it; it sets {high} apart from {low}."
     size = np.abs(workers[f"weight_{number}"].astype(np.float64))
     first = np.flatnonzero(up)[np.argsort(-size[up], kind="stable")]
     who = [shortened(label(workers["worker"][row]), _LONGEST) for row in first[:_NAMED].tolist()]
@@ -153,7 +156,7 @@ def _who(fit: Fit, number: int) -> str:
     other = f", {many(int(down.sum()), 'worker')} the other way round" if down.any() else ""
     favour = "gives" if len(first) == 1 else "give"
     return (
-        f"{count(len(first))} of {many(workers.height, 'worker')} ({_listed(who, not more)}{more}) "
+        f"{named}{count(len(first))} of {many(workers.height, 'worker')} ({_listed(who, not more)}{more}) "
         f"{favour} more to {high} than to {low}{other}."
     )
 

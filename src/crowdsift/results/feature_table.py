@@ -56,7 +56,7 @@ def feature_notes(fitted: FitBuilder) -> Iterator[str]:
     if fitted.votes.item_features is None:
         return
     yield from fitted.votes.item_features.notes
-    if fitted.estimate.features is None and fitted.model.takes_items:
+    if fitted.estimate.features is None and fitted.model.takes_items and fitted.estimate.dimensions is None:
         yield ("the features of items say nothing of their scores that the votes support: they are not used")
 
 

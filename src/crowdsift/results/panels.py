@@ -43,11 +43,17 @@ def panel_table(fitted: FitBuilder) -> Table | None:
 
 def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     """Return how far panels are from the trusted one, their worth, and how many votes would help."""
-    found, panels = fitted.estimate.panels, fitted.votes.panels
+    found, panels, votes = fitted.estimate.panels, fitted.votes.panels, fitted.votes  # without gold
+    assert panels is not None
+    known = {
+        "column": panels.column,
+        "values": list(panels.trusted),
+        "votes": float(votes.loads[panels.is_trusted(votes)].sum()),
+    }
     table = panel_table(fitted)
-    if found is None or panels is None or table is None:
-        return {}
-    tail, votes = 0.5 - 0.5 * fitted.level, fitted.votes  # without gold
+    if found is None or table is None:  # in several dimensions panels have no biases
+        return {"trusted": {**known, "panels": []}}
+    tail = 0.5 - 0.5 * fitted.level
     ends = np.quantile(found.deviation, [tail, 1.0 - tail], axis=0)
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
@@ -61,14 +67,7 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
         for number, name in enumerate(found.names)
     ]
     return {
-        "trusted": {
-            "column": panels.column,
-            "values": list(panels.trusted),
-            "votes": float(votes.loads[panels.is_trusted(votes)].sum()),
-            "worth": found.worth,
-            "to_settle": _to_settle(fitted, found.information),
-            "panels": about,
-        }
+        "trusted": {**known, "worth": found.worth, "to_settle": _to_settle(fitted, found.information), "panels": about}
     }
 
 

@@ -106,6 +106,11 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
     if fitted.engine[1].startswith("engine 'torch' cannot run"):
         found.append(Diagnostic(Kind.RESOURCES, fitted.engine[1]))
+    several = estimate.dimensions is not None
+    for what, given in (("features of items", votes.item_features), ("covariates", votes.features)):
+        if several and given is not None:
+            note = f"{what} name the dimensions; scores do not depend on them"
+            found.append(Diagnostic(Kind.FEATURES, note))
     if votes.item_features is not None:
         found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
     if estimate.covariates is not None:
@@ -169,7 +174,7 @@ def _order_right(fitted: FitBuilder) -> float:
 
 
 def _panels(fitted: FitBuilder) -> dict[str, Any]:
-    if fitted.estimate.panels is None:
+    if fitted.votes.panels is None:
         return {}
     from crowdsift.results.panels import panel_summary
 
