@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-# Where public names live.
+# Modules of public names.
 _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
     "active.next_pairs": ("next_pairs", "second_opinions"),

@@ -1,4 +1,4 @@
-"""Lets `python -m crowdsift` run the command line."""
+"""Run the command line by `python -m crowdsift`."""
 
 from crowdsift.cli import program
 

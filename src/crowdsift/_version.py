@@ -1,3 +1,3 @@
-"""The version, stated here once; the build reads it from this file."""
+"""The version, defined only here; the build reads it from this file."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """The errors and warnings of crowdsift.
 
-Everything a user can cause is a `CrowdsiftError`, whose message says what is wrong, where, and what to do; the command
-line prints it without a traceback and exits with status 1.
+Every error that a user can cause is a `CrowdsiftError`. Its message says what is wrong, where, and what to do; the
+command line prints it without a traceback and exits with status 1.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextvars import ContextVar
 __all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError", "SignWarning"]
 
 
-COMMAND_LINE = ContextVar("COMMAND_LINE", default=False)  # whether options are named with --
-# Options whose argument in Python has another name than theirs, and those that have the same.
+COMMAND_LINE = ContextVar("COMMAND_LINE", default=False)  # whether messages name options with --
+# Options whose argument in Python has another name, and those with the same name.
 _RENAMED = {
     "item-features": "items=",
     "no-workers": "workers=False",
@@ -31,7 +31,7 @@ _SAME = (
 
 
 class CrowdsiftError(Exception):
-    """Base of all errors that crowdsift raises on purpose.
+    """Base class of the errors that a user can cause.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class CrowdsiftError(Exception):
     """
 
     def __str__(self) -> str:
-        """Return the message; in Python, add the arguments that stand for the options it names."""
+        """Return the message; in Python with the arguments that correspond to the options it names."""
         text = super().__str__()
         if COMMAND_LINE.get():
             return text
@@ -88,7 +88,7 @@ class InputError(CrowdsiftError):
 
 
 class RequestError(CrowdsiftError):
-    """What was asked for cannot be done: an unknown method, an option that does not fit.
+    """A request that cannot be fulfilled: an unknown method, or an option that does not apply.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class RequestError(CrowdsiftError):
 
 
 class ResourceError(CrowdsiftError):
-    """The work needs more memory or disk than there is; said before it starts where possible.
+    """The work needs more memory or disk than is available; raised before it starts if possible.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class SignWarning(UserWarning):
-    """The votes hardly say which end of the scores is up; gold pairs would settle it.
+    """The votes do not determine which end of the scores is the top; gold pairs would.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A pairwise scorer for Inspect, with a leaderboard and verdicts on judges as its metrics.
+"""A pairwise scorer for Inspect; its metrics are a leaderboard and verdicts on judges.
 
 The dependency is optional: ``pip install crowdsift[inspect]``; see docs/inspect.md.
 """
@@ -40,7 +40,7 @@ def leaderboard() -> Callable[[list[Any]], dict[str, float]]:
 
 @metric
 def judge_verdicts() -> Callable[[list[Any]], dict[str, float]]:
-    """Return the reliability of every judge, named with its verdict as in "gpt (reliable)"."""
+    """Return the reliability of every judge, under a name with the verdict such as "gpt (reliable)"."""
 
     def named(found: Fit) -> Iterable[tuple[str, float]]:
         names = ("worker", "verdict", "reliability")
@@ -51,7 +51,7 @@ def judge_verdicts() -> Callable[[list[Any]], dict[str, float]]:
 
 
 def _figures(table: Callable[[Fit], Iterable[tuple[Any, Any]]]) -> Callable[[list[Any]], dict[str, float]]:
-    """Return a metric: the votes of all samples, fitted, and figures of a table by name."""
+    """Return a metric that fits the votes of all samples and returns figures of a table by name."""
 
     def figures(scores: list[SampleScore]) -> dict[str, float]:
         rows = _rows((each.score.metadata or {}).get("votes", ()) for each in scores)
@@ -69,7 +69,7 @@ def _rows(found: Iterable[Iterable[Sequence[str]]]) -> dict[str, list[str]]:
 
 
 def votes(*logs: Any) -> dict[str, list[str]]:
-    """Return the votes in logs of Inspect as columns for `crowdsift.fit`."""
+    """Return the votes in Inspect logs as columns for `crowdsift.fit`."""
     scores = (score for log in logs for each in log.samples or () for score in (each.scores or {}).values())
     return _rows((score.metadata or {}).get("votes", ()) for score in scores)
 
@@ -78,8 +78,8 @@ def votes(*logs: Any) -> dict[str, list[str]]:
 def pairwise(
     judges: Sequence[Any] | Mapping[str, Any], name: str | None = None, prompt: str = PROMPT
 ) -> Callable[[Any, Any], Any]:
-    """Compare the reply of the evaluated model with those of others, by judges, in both orders."""
-    # `name`: under which the evaluated model is ranked; its own name by default.
+    """Compare the evaluated model's reply with others by judges, in both orders."""
+    # `name` is the name of the evaluated model in the ranking, by default its own.
     given = judges if hasattr(judges, "items") else {str(judge): judge for judge in judges}
 
     async def score(state: Any, target: Any) -> Any:

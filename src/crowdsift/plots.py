@@ -1,4 +1,4 @@
-"""Figures of a fit for papers and notebooks: those of `crowdsift.report.plots`, by a short name."""
+"""Figures of a fit for papers and notebooks: short names for `crowdsift.report.plots`."""
 
 from crowdsift.report.plots import *  # noqa: F403
 from crowdsift.report.plots import __all__ as __all__

@@ -1,4 +1,4 @@
-"""A ranker of scikit-learn: votes in, probabilities out, for pipelines and cross-validation.
+"""A scikit-learn estimator for votes: it predicts probabilities, in pipelines and cross-validation.
 
 The dependency is optional: ``pip install crowdsift[sklearn]``.
 """
@@ -27,24 +27,24 @@ __all__ = ["PairwiseRanker"]
 
 
 class PairwiseRanker(ClassifierMixin, BaseEstimator):
-    """Scores of items from pairwise votes, as a classifier of which item is preferred.
+    """A classifier of the preferred item, from scores of items by pairwise votes.
 
     A row of ``X`` is a vote: the first item, the second and, in a third column, who voted. Items and workers are labels
     (text, numbers), not features. ``y`` is 1 where the first was preferred and 0 where the second was; 0.5 is a tie,
-    and any share between may be given.
+    and any share between 0 and 1 is allowed.
 
     Parameters
     ----------
     method
-        The name of a method; "auto" is sift, and bt where ``X`` has no third column.
+        The name of a method; "auto" is sift, or bt if ``X`` has no third column.
     parameters
         Hyper-parameters of the method, as ``{"tolerance": 1e-6}``.
     sides
         Whether the first item was shown on the left.
     unknown
         How to predict for items and workers without votes in `fit`. With "prior" an item has the prior's score and a
-        worker is drawn from the crowd, so whole workers can be left out in cross-validation. "error" refuses them by
-        name.
+        worker counts as a random one, so whole workers can be left out in cross-validation. "error" raises an error
+        that names them.
     threads
         How many threads; all cores by default.
 
@@ -91,7 +91,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         self.threads = threads
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the votes; ``sample_weight`` says how often each counts."""
+        """Fit the votes; ``sample_weight`` is how often each counts."""
         votes = validate_data(self, X, dtype=None, reset=True)
         _require_columns(votes)
         outcome = _outcomes(y, len(votes))
@@ -122,7 +122,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities that the second, and that the first item is preferred, a row per pair.
 
-        Given that the worker decides; see `crowdsift.Fit.predict`.
+        Probabilities are given that the vote is no tie; see `crowdsift.Fit.predict`.
         """
         check_is_fitted(self)
         one, two, who = _labels(validate_data(self, X, dtype=None, reset=False))
@@ -130,11 +130,11 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return np.column_stack([1.0 - first, first])
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return 1 where the first item is the more probable, else 0."""
+        """Return 1 if the first item is more probable, else 0."""
         return np.asarray(self.predict_proba(X)[:, 1] > 0.5, np.int64)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of decided votes that are predicted; ties count neither way."""
+        """Return the share of decided votes that are predicted correctly; ties do not count."""
         outcome = _outcomes(y, len(X))
         weight = np.abs(2.0 * outcome - 1.0)
         if sample_weight is not None:
@@ -143,7 +143,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return float(np.average(right, weights=weight)) if weight.any() else float("nan")
 
     def __sklearn_tags__(self) -> Any:
-        """Labels, not numbers, in two or three columns; two classes."""
+        """Declare labels in two or three columns, and two classes."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.categorical = True

@@ -1,4 +1,4 @@
-"""The web application: pages for judges and for the study's owner, and what they send.
+"""The web application: pages for judges and for the study's owner, and the requests that they send.
 
 Everyone has a token, sent as a header and never as a cookie, so that no other site can use it. All answers come from
 memory or from the study file; fits run in a separate process.
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STATIC = Path(__file__).parent / "static"
-MAX_BODY = 16_000  # bytes of a request
-MAX_JUDGES = 10_000  # who may join by the open link
-_AHEAD = 2  # questions that a page holds, the one that is shown among them
-_LONGEST = 3_600_000  # milliseconds that count as time taken
-_REFRESH = 0.3  # seconds between two fits, at least
+MAX_BODY = 16_000  # most bytes of a request
+MAX_JUDGES = 10_000  # most judges who join by the open link
+_AHEAD = 2  # questions that a page holds, including the one shown
+_LONGEST = 3_600_000  # most milliseconds that count as time taken
+_REFRESH = 0.3  # least seconds between two fits
 _OPTIONAL = {"tie": "ties", "skip": "skip"}  # answers, with the options that allow them
 _ID = re.compile(r"[0-9a-zA-Z-]{8,64}")
 _POLICY = (
@@ -76,14 +76,14 @@ class Limiter:
         now = time.monotonic()
         left, before = self._left.get(key, (float(self._burst), now))
         left = min(float(self._burst), left + (now - before) * self._rate)
-        if len(self._left) > 50_000:  # forget those that are idle
+        if len(self._left) > 50_000:  # drop idle keys
             self._left.clear()
         self._left[key] = (left - 1.0 if left >= 1.0 else left, now)
         return left >= 1.0
 
 
 class Guard:
-    """Adds headers to every answer, and refuses writes from other sites."""
+    """Add headers to every answer, and refuse writes from other sites."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -109,7 +109,7 @@ class Guard:
 def _same_site(headers: dict[str, str]) -> bool:
     """Return whether a request that writes comes from a page of this server."""
     origin = headers.get("origin")
-    if (site := headers.get("sec-fetch-site")) is not None:  # holds behind a proxy, which may change the host
+    if (site := headers.get("sec-fetch-site")) is not None:  # valid behind a proxy, which may change the host
         same = site == "same-origin"
     else:
         same = origin is None or origin.partition("://")[2] == headers.get("host")
@@ -117,7 +117,7 @@ def _same_site(headers: dict[str, str]) -> bool:
 
 
 class Application:
-    """Answers for one study; `app` is what a server runs."""
+    """Handle the requests of one study; `app` is the ASGI application."""
 
     def __init__(self, store: Store, owner: bytes, invitation: bytes | None) -> None:
         self.store, self.chooser = store, Chooser(store)
@@ -156,7 +156,7 @@ class Application:
         self.app = Guard(made)
 
     def _content(self, code: int, content: Content) -> dict[str, str]:
-        """Return what pages show of a content; the address of its image cannot be guessed."""
+        """Return the part of a content that pages show; the address of its image cannot be guessed."""
         name = signature(self.store.settings["key"], f"image {code}") if content.image else ""
         if name:
             self._images[name] = content
@@ -170,7 +170,7 @@ class Application:
 
     @asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
-        """Fit while the server runs; end the process that fits, and delete the reports, with the server."""
+        """Run fits while the server runs; at its end, stop the process that fits and delete the reports."""
         task = asyncio.create_task(self._keep_fitting())
         self._changed.set()
         try:
@@ -208,7 +208,7 @@ class Application:
             await asyncio.sleep(_REFRESH)
 
     async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply of the process that fits; start it if it does not run."""
+        """Return the reply of the process that fits; start it if it is not running."""
         names = self.store.items
         request["gold"] = [(names[a], names[b]) for a, b in self.store.gold]
         async with self._asked:
@@ -244,7 +244,7 @@ class Application:
             raise HTTPException(429, "too many requests; wait a moment")
 
     def _refuse(self, request: Request, status: int, message: str) -> NoReturn:
-        """Refuse a token; guesses of one address are limited."""
+        """Refuse a token; the guesses of one address are limited."""
         self._limit(request)
         raise HTTPException(status, message)
 
@@ -273,7 +273,7 @@ class Application:
     # --- pages and files ------------------------------------------------------------------------
 
     async def page(self, request: Request) -> Response:
-        """Return a page; its script asks for what it shows."""
+        """Return a page; its script requests the content."""
         name = "study.html" if request.url.path == "/study" else "judge.html"
         return HTMLResponse((STATIC / name).read_text(encoding="utf-8"))
 
@@ -292,11 +292,9 @@ class Application:
         headers = {"cache-control": "private, max-age=86400"}
         return Response(content.image, media_type=content.media, headers=headers)
 
-    # --- judges -----------------------------------------------------------------------------
-
     @property
     def state(self) -> str:
-        """Return open, paused, closed, settled or spent."""
+        """Return the study's state: open, paused, closed, settled or spent."""
         settings = self.store.settings
         spent = self.store.cost + 1e-9 if settings.get("prices") else self.store.answers
         if settings["state"] == "open" and spent >= (settings.get("budget") or 1e18):
@@ -304,14 +302,14 @@ class Application:
         return str(settings["state"])
 
     async def join(self, request: Request) -> Response:
-        """Let somebody with the open link vote under a name."""
+        """Register a person with the open link as a judge under a name."""
         self._limit(request)
         if not self._is_invited(request):
             raise HTTPException(403, "this link is not known; ask for a new one")
         name = " ".join(str((await _body(request)).get("name", "")).split())
         if not 1 <= len(name) <= 80 or not name.isprintable():
             raise HTTPException(422, "please give a name of 1 to 80 characters")
-        if name[0] in "=+-@":  # a formula to a spreadsheet that opens the votes
+        if name[0] in "=+-@":  # would be a formula in a spreadsheet that opens the votes
             raise HTTPException(422, "please begin the name with a letter or a digit")
         if name in self.store.by_name:
             raise HTTPException(409, "this name is taken; choose another one")
@@ -322,7 +320,7 @@ class Application:
         return JSONResponse({"token": own})
 
     async def judge(self, request: Request) -> Response:
-        """Return all that a judge's page needs to begin."""
+        """Return everything that a judge's page needs to begin."""
         settings = self.store.settings
         if self._is_invited(request):
             return JSONResponse({"join": True, "title": settings["question"]})
@@ -340,7 +338,7 @@ class Application:
         )
 
     def _next(self, judge: Judge, held: list[Question]) -> dict[str, Any]:
-        """Return how the study stands for a judge, and further questions if the page holds fewer than it may."""
+        """Return the state of the study for a judge, and further questions if the page may hold more."""
         room = _AHEAD - len(held)
         if judge.capacity is not None:
             room = min(room, judge.capacity - len(judge.votes) - len(held))
@@ -377,7 +375,7 @@ class Application:
         return JSONResponse({"consented": True})
 
     async def vote(self, request: Request) -> Response:
-        """Store a vote, then acknowledge it; sent twice it is stored once."""
+        """Store a vote, then acknowledge it; a repeated request stores it once."""
         judge, body = await self._sent(request)
         settings = self.store.settings
         question = opened(str(body.get("question", "")), settings["key"])
@@ -409,7 +407,7 @@ class Application:
         return JSONResponse({"stored": stored, **self._next(judge, held)})
 
     def _require_room(self, judge: Judge, question: Question) -> None:
-        """Refuse a vote that was not to be given; a judge can hold more questions than a page does."""
+        """Refuse a vote that was not allowed; a judge can hold more questions than a page does."""
         if self.state == "closed":
             raise HTTPException(409, "this study is closed")
         if judge.capacity is not None and len(judge.votes) >= judge.capacity:
@@ -436,9 +434,9 @@ class Application:
         return JSONResponse({**answer, **self._standing(judge)})
 
     async def withdraw(self, request: Request) -> Response:
-        """Delete all votes of a judge, and the reports that were made with them."""
+        """Delete all votes of a judge, and the reports that contain them."""
         judge, _ = await self._sent(request)
-        judge.withdrawn = True  # at once, so that no vote is stored after the others were deleted
+        judge.withdrawn = True  # set at once, so that no vote is stored after the others were deleted
         try:
             await asyncio.wrap_future(self.store.withdraw(judge))
         except sqlite3.Error:
@@ -456,7 +454,7 @@ class Application:
     # --- the study's page -------------------------------------------------------------------
 
     async def study(self, request: Request) -> Response:
-        """Return all that the study's page shows."""
+        """Return everything that the study's page shows."""
         self._require_owner(request)
         settings = self.store.settings
         known = self.result.get("judges", {})
@@ -485,7 +483,7 @@ class Application:
         )
 
     def _gold_right(self, judge: Judge) -> list[int] | None:
-        """Return how many gold pairs a judge answered as known, and how many were answered."""
+        """Return how many gold pairs a judge answered correctly, and how many in all."""
         known = [(each, self.store.gold_winner(*each.pair)) for each in judge.votes if each.answer != "skip"]
         asked = [each.winner == winner for each, winner in known if winner is not None]
         return [sum(asked), len(asked)] if asked else None
@@ -531,13 +529,13 @@ class Application:
         return JSONResponse({"at": f"/report/{name}"})
 
     async def _save(self, request: dict[str, Any]) -> None:
-        """Let the process that fits write a saved fit or a report."""
+        """Have the process that fits write a saved fit or a report."""
         made = await self._request(request)
         if "error" in made:
             raise HTTPException(409, made["error"])
 
     async def report(self, request: Request) -> Response:
-        """Return a report, alone in a sandbox; its own policy allows its own script only."""
+        """Return a report in a sandbox, with a policy that allows only its own script."""
         name = request.path_params["name"]
         if name not in self._reports:
             raise HTTPException(404, "no such report")
@@ -547,7 +545,7 @@ class Application:
 
 
 def _vote_id(body: dict[str, Any]) -> str:
-    """Return the id of a vote, which the page draws."""
+    """Return the id of a vote, which the page generates."""
     found = body.get("id")
     if not isinstance(found, str) or not _ID.fullmatch(found):
         raise HTTPException(422, "a vote needs an id of 8 to 64 letters and digits")
@@ -555,7 +553,7 @@ def _vote_id(body: dict[str, Any]) -> str:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request carries."""
+    """Return the JSON object of a request."""
     content = b""
     async for part in request.stream():
         content += part

@@ -26,7 +26,7 @@ from crowdsift.votes.comparisons import Comparisons
 if TYPE_CHECKING:
     from crowdsift.fitting import Fit
 
-_RANKED = 400  # pairs handed to the server, the most valuable first
+_RANKED = 400  # pairs sent to the server, the most valuable first
 _SHOWN_ITEMS = 500
 _PLAN_SECONDS, _PLAN_RUNS = 4.0, 19
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
@@ -55,7 +55,7 @@ def study_fit(path: str, request: dict[str, Any]) -> Fit | None:
 
 
 def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Fit all votes; return the ranking, the judges, what is settled and what to ask next."""
+    """Fit all votes; return the ranking, the judges, the state of the goal and the next questions."""
     items = request["items"]
     found = study_fit(path, request)
     workers = [] if found is not None else request["workers"] or ["nobody"]
@@ -70,7 +70,7 @@ def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) -> dict[str, Any]:
-    """Return what the study's page shows of a fit."""
+    """Return the part of a fit that the study's page shows."""
     items, workers = found.item_table, found.worker_table
     names = ("score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons")
     ranking = [
@@ -136,10 +136,10 @@ def save_fit(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests, a line each, until the input is closed."""
+    """Answer requests, one line each, until the input is closed."""
     path = sys.argv[1]
     if sys.platform != "win32":
-        os.nice(5)  # pages come first
+        os.nice(5)  # pages have priority
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         request = json.loads(line)
@@ -147,7 +147,7 @@ def main() -> None:
             made = (refresh if "goal" in request else save_fit)(path, request)
         except CrowdsiftError as error:
             made = {"error": str(error)}
-        except Exception as error:  # the study goes on without this fit
+        except Exception as error:  # the study continues without this fit
             made = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(made) + "\n")
         answers.flush()

@@ -1,4 +1,4 @@
-"""The items of a study: read from a file, checked, and rendered so that nothing in them runs."""
+"""The items of a study: read from a file, checked, and rendered without active content."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_ITEMS = 5_000
 MAX_TEXT = 100_000  # characters of a text
 MAX_IMAGE = 10_000_000  # bytes of an image
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-# Links and images of Markdown are left out: a page of a study asks no other host for anything.
+# Links and images of Markdown are removed: a page of a study sends no request to another host.
 _TAGS = {"p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li"}
 _TAGS |= {"table", "thead", "tbody", "tr", "th", "td"} | {f"h{level}" for level in range(1, 7)}
 
 
 class Content(NamedTuple):
-    """What judges see of an item: one row of the items file; with prompts, one reply."""
+    """The content of an item that judges see: one row of the items file; with prompts, one reply."""
 
     item: str
     prompt: str = ""
@@ -37,7 +37,7 @@ def read_items(path: str) -> list[Content]:
     """Return the items of a study, one for each row of the file."""
     # The file has a column item, and may have text, markdown, image (a file beside it) and prompt. With prompts a row
     # is the reply of an item to a prompt, and only replies to the same prompt are compared. Without text, markdown and
-    # image judges see the name of the item.
+    # image, judges see the name of the item.
     with closing(open_source(path, called="items")) as table:
         item = resolve_column(table, "item", "the items")
         names = ("prompt", "text", "markdown", "image")
@@ -98,7 +98,7 @@ def _image(name: str, folder: Path) -> tuple[bytes | None, str]:
 
 
 def _require_comparable(keys: Iterable[tuple[str, str]], source: str) -> None:
-    """Refuse items, with their prompts, of which no two can be compared."""
+    """Raise an error for items, with their prompts, of which no two can be compared."""
     replies: dict[str, set[str]] = {}
     for item, prompt in keys:
         replies.setdefault(prompt, set()).add(item)
@@ -121,7 +121,7 @@ def _markdown() -> Any:
 
 
 def safe_html(markdown: str) -> str:
-    """Return Markdown as HTML with plain formatting alone: no links, images or attributes."""
+    """Return Markdown as HTML with plain formatting only: no links, images or attributes."""
     import nh3
 
     rendered = _markdown().render(markdown)
@@ -129,7 +129,7 @@ def safe_html(markdown: str) -> str:
 
 
 def require_packages() -> None:
-    """Refuse to start without the packages of the extra."""
+    """Raise an error if the packages of the extra are missing."""
     from importlib.util import find_spec
 
     if missing := [name for name in ("starlette", "uvicorn", "nh3", "markdown_it") if find_spec(name) is None]:

@@ -1,7 +1,7 @@
-"""Which question a judge gets next, and signed questions that need no separate table.
+"""Choose the next question of a judge; questions are signed, so that no table of them is needed.
 
-The background process ranks the pairs of items by value for the goal. Here the best of them that this judge may see is
-taken; gold and pairs that other judges have answered come at stated rates.
+The background process ranks the pairs of items by value for the goal. This module takes the best of them that the judge
+may see; gold, and pairs that other judges have answered, come at given rates.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from crowdsift.ask.store import Judge, Store
 
-SHARED_RATE = 0.2  # of the questions: pairs that another judge has answered, to tell judges apart
+SHARED_RATE = 0.2  # share of the questions on pairs that another judge has answered, which show how judges differ
 _TRIES = 60  # random pairs that are tried if the ranked ones are used up
-_MAX_AGE = 7 * 24 * 3600.0  # seconds for which an answer to a question is taken
+_MAX_AGE = 7 * 24 * 3600.0  # seconds for which a question can be answered
 
 
 class Question(NamedTuple):
@@ -37,22 +37,22 @@ class Question(NamedTuple):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The two contents, whichever side they are on."""
+        """Return the two contents, in either order of sides."""
         return min(self.left, self.right), max(self.left, self.right)
 
     def signed(self, key: str) -> str:
-        """Return the question as text that only the server can make."""
+        """Return the question as text that only the server can create."""
         body = urlsafe_b64encode(json.dumps(self).encode()).decode()
         return f"{body}.{signature(key, body)}"
 
 
 def signature(key: str, body: str) -> str:
-    """Return a code that only who has the key can compute."""
+    """Return a code that only the owner of the key can compute."""
     return hmac.new(key.encode(), body.encode(), "sha256").hexdigest()
 
 
 def opened(text: str, key: str) -> Question | None:
-    """Return a signed question; None if it was forged, damaged or is too old."""
+    """Return a signed question; None if it is forged, damaged or too old."""
     body, _, given = text.partition(".")
     if not text.isascii() or not hmac.compare_digest(given, signature(key, body)):
         return None
@@ -61,7 +61,7 @@ def opened(text: str, key: str) -> Question | None:
 
 
 class Chooser:
-    """Hands out questions in the order of their value."""
+    """Give out questions in the order of their value."""
 
     def __init__(self, store: Store, seed: int | None = None) -> None:
         self._store, self._random = store, random.Random(seed)
@@ -78,17 +78,17 @@ class Chooser:
                 self._answered[pair] = None
 
     def rank(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Take the pairs of items worth asking now, the best first."""
+        """Replace the pairs of items worth asking, the best first."""
         self._ranked = deque(pairs)
 
     def note(self, pair: tuple[int, int]) -> None:
-        """Remember a pair of contents that was answered, for second opinions."""
+        """Record an answered pair of contents, for second opinions."""
         self._answered.pop(pair, None)
         self._answered[pair] = None
 
     def choose(self, judge: Judge, waiting: Iterable[tuple[int, int]] = ()) -> Question | None:
         """Return the next question for a judge; None if this judge has seen every pair."""
-        # `waiting` holds the pairs of contents that the judge's page shows already.
+        # `waiting` has the pairs of contents that the judge's page already shows.
         settings = self._store.settings
         taken = set(waiting) if settings.get("repeat") else {*judge.seen, *waiting}
         gold = bool(self._store.gold) and self._random.random() < settings.get("gold_rate", 0.1)
@@ -102,7 +102,7 @@ class Chooser:
         return Question(judge.code, left, right, secrets.token_hex(8), int(time.time()))
 
     def _contents(self, a: int, b: int, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return contents of two items for one prompt, of which the pair is not taken."""
+        """Return contents of two items for one prompt whose pair is not taken."""
         prompts = sorted(self._prompts[a] & self._prompts[b])
         self._random.shuffle(prompts)
         for prompt in prompts:
@@ -116,12 +116,12 @@ class Chooser:
         return next((found for a, b in pairs if (found := self._contents(a, b, taken))), None)
 
     def _shared(self, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return a pair that somebody else answered lately; gold has another rate."""
+        """Return a pair that another judge answered recently; gold has another rate."""
         free = (pair for pair in reversed(self._answered) if pair not in taken)
         return next((pair for pair in free if self._store.gold_winner(*pair) is None), None)
 
     def _valued(self, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return the most valuable pair, and put its items at the end of the line."""
+        """Return the most valuable pair, and move its items to the end of the queue."""
         for place, (a, b) in enumerate(self._ranked):
             if found := self._contents(a, b, taken):
                 del self._ranked[place]
@@ -130,7 +130,7 @@ class Chooser:
         return None
 
     def _any(self, taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return any pair: some at random, then, if all of them were seen, the first of all."""
+        """Return any pair: a random one or, if those tried were seen, the first unseen one."""
         n = len(self._store.items)
         some = (self._random.sample(range(n), 2) for _ in range(_TRIES))
         pairs = chain(((a, b) for a, b in some), combinations(range(n), 2))

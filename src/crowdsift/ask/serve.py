@@ -34,7 +34,7 @@ _DEFAULTS = {
     "repeat": False,
     "gold_rate": 0.1,
     "consent": "",
-    "prices": None,  # of a vote of every judge; the budget then counts money
+    "prices": None,  # of a vote of every judge; the budget is then in money
 }
 DEMO = Path(__file__).parent / "demo.csv"
 OWNER, EVERYONE = "(study page)", "(open link)"
@@ -51,7 +51,7 @@ class Links:
 
 
 def open_study(path: Path, items: str | None, given: Mapping[str, Any], gold: str | None = None) -> Store:
-    """Return an open study, made if there is none; options that are given replace earlier ones."""
+    """Return an open study, created if there is none; given options replace earlier ones."""
     require_packages()
     given = {name: value for name, value in given.items() if value is not None}
     contents = None if items is None else read_items(items)
@@ -104,9 +104,9 @@ def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
 
 
 def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False) -> Links:
-    """Return the links of a study, and write them to a file beside it; the study has only their hashes."""
-    # With `workers` every judge has a link, and there is no open one. `renew` makes new links for all; old ones then no
-    # longer work.
+    """Return the links of a study, and write them to a file beside it; the study stores only hashes."""
+    # With `workers` every judge has a link, and there is no open link. `renew` replaces all links; old ones then stop
+    # working.
     if (prices := store.settings.get("prices")) and (missing := [each for each in workers or {} if each not in prices]):
         raise RequestError(f"{missing[0]!r} has no price; give --price again with --workers")
     file = store.path.with_name(store.path.name + ".links.csv")
@@ -127,7 +127,7 @@ def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | Non
         token = secrets.token_urlsafe(32) if lacks_link else None
         judge = store.add_judge(name, token, capacity)
         token = token or kept.get(name, "")
-        if token_digest(token) == judge.digest:  # a link that the file has lost stays valid, but cannot be shown
+        if token_digest(token) == judge.digest:  # a link missing from the file stays valid, but cannot be shown
             tokens[name] = token
     links = Links(
         f"{base}/study#{tokens.pop(OWNER)}",
@@ -153,7 +153,7 @@ def _tokens(file: Path) -> dict[str, str]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; refuse a port that is in use."""
+    """Return a socket that listens; raise an error for a port that is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -176,7 +176,7 @@ def serve(store: Store, listening: socket.socket, started: Callable[[], None]) -
     invitation = None if store.settings.get("named") else digests[1]
 
     class Server(uvicorn.Server):
-        """A server that leaves signals to us: to stop it is no error."""
+        """A server that leaves signals to the command: stopping it is no error."""
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
-"""The study file: SQLite in WAL mode, one writer, and what the pages need of it in memory.
+"""The study file: SQLite in WAL mode with one writer, and a copy of what pages need in memory.
 
 A vote is on the disk before it is acknowledged (synchronous=FULL). Votes that arrive together share one transaction, so
-that many judges wait for one sync of the disk and not for one each.
+that many judges wait for the same sync of the disk.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _SET = "INSERT INTO study VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value =
 
 
 def token_digest(token: str) -> bytes:
-    """Return what is stored of a token."""
+    """Return the digest of a token, which is stored in its place."""
     return hashlib.sha256(token.encode()).digest()
 
 
@@ -91,18 +91,18 @@ class Vote:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The two contents, whichever side they were on."""
+        """Return the two contents, in either order of sides."""
         return min(self.left, self.right), max(self.left, self.right)
 
     @property
     def winner(self) -> int | None:
-        """The content that was preferred, if one was."""
+        """Return the content that was preferred, or None."""
         return {"left": self.left, "right": self.right}.get(self.answer)
 
 
 @dataclass
 class Judge:
-    """A judge and what this judge has answered."""
+    """A judge with the judge's answers."""
 
     code: int
     worker: str
@@ -114,14 +114,14 @@ class Judge:
 
     @property
     def seen(self) -> set[tuple[int, int]]:
-        """The pairs of contents that this judge has answered."""
+        """Return the pairs of contents that this judge has answered."""
         return {vote.pair for vote in self.votes}
 
 
 def create_study(
     path: Path, settings: Mapping[str, Any], contents: Sequence[Content], gold: Iterable[tuple[str, str]] = ()
 ) -> None:
-    """Write a new study file; it appears whole or not at all."""
+    """Write a new study file, completely or not at all."""
     items = list(dict.fromkeys(each.item for each in contents))
     code = {item: number for number, item in enumerate(items)}
     with replace_file(path) as draft:
@@ -145,8 +145,9 @@ def create_study(
 class Store:
     """An open study: the only server that writes to the file.
 
-    Everything but the votes of others is read from memory. `write` hands statements to a thread that commits all that
-    wait together, and returns a future of the counts of changed rows. If one statement fails none of them counts.
+    Everything except others' votes is read from memory. `write` passes statements to a thread, which commits all that
+    wait together, and returns a future of the counts of changed rows. If one statement fails, none of them takes
+    effect.
     """
 
     def __init__(self, path: Path) -> None:
@@ -184,7 +185,7 @@ class Store:
             "FROM judges ORDER BY code"
         )
         self.judges = {row[0]: Judge(*row) for row in known}
-        self.answers, self.cost = 0, 0.0  # votes, and what they cost by the prices of judges
+        self.answers, self.cost = 0, 0.0  # votes, and their cost by the prices of judges
         for code, *row in read(
             "SELECT judge, id, left_content, right_content, answer, milliseconds "
             "FROM answers WHERE answer IS NOT NULL ORDER BY rowid"
@@ -198,13 +199,13 @@ class Store:
     # --- writing ----------------------------------------------------------------------------
 
     def write(self, *statements: tuple[str, tuple[Any, ...]]) -> Future[list[int]]:
-        """Run statements in one transaction; the future is done when they are on the disk."""
+        """Run statements in one transaction; the future completes when they are on disk."""
         result: Future[list[int]] = Future()
         self._queue.put((list(statements), result))
         return result
 
     def _commit(self) -> None:
-        """Commit what waits, again and again, until the study is closed."""
+        """Commit waiting statements repeatedly until the study is closed."""
         ending = False
         while not ending:
             waiting = [self._queue.get()]
@@ -224,7 +225,7 @@ class Store:
                     future.set_exception(error)
                 continue
             with suppress(sqlite3.Error):
-                if self._erase:  # 1 means that somebody reads: then after the next commit
+                if self._erase:  # 1 means that another process reads: repeat after the next commit
                     self._erase = bool(run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
             for (_, future), changed in zip(jobs, counts, strict=True):
                 future.set_result(changed)
@@ -238,7 +239,7 @@ class Store:
         """Finish all writes, and leave one plain file that can be copied."""
         self._queue.put(None)
         self._thread.join()
-        with suppress(sqlite3.Error):  # someone reads it: then it stays in WAL mode
+        with suppress(sqlite3.Error):  # another process reads the file: it stays in WAL mode
             self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
         self._release()
@@ -251,17 +252,17 @@ class Store:
     # --- judges -----------------------------------------------------------------------------
 
     def gold_winner(self, left: int, right: int) -> int | None:
-        """Return which of two contents is known to be better; None if the pair is not gold."""
+        """Return the known better one of two contents; None if the pair is not gold."""
         one, two = self.item_of[left], self.item_of[right]
         return left if (one, two) in self._gold else right if (two, one) in self._gold else None
 
     def judge_of(self, digest: bytes) -> Judge | None:
         """Return the judge whose token has this digest."""
-        # The time that a lookup takes depends on digests, from which no token can be computed.
+        # The time of a lookup depends on digests, from which no token can be computed.
         return self.by_digest.get(digest)
 
     def add_judge(self, worker: str, token: str | None, capacity: int | None = None) -> Judge:
-        """Add a judge, or give one who is known another token or capacity; wait for the disk."""
+        """Add a judge, or give a known one another token or capacity; wait for the disk."""
         judge = self.by_name.get(worker) or Judge(max(self.judges, default=-1) + 1, worker, None, None)
         digest = judge.digest if token is None else token_digest(token)
         self.write((_JUDGE, (judge.code, worker, digest, capacity))).result()
@@ -271,23 +272,23 @@ class Store:
         return judge
 
     def count(self, judge: Judge, vote: Vote, times: int = 1) -> None:
-        """Count a vote, or with -1 one that is gone; skipping costs nothing."""
+        """Count a vote, or with -1 a deleted one; skipping costs nothing."""
         if vote.answer != "skip":
             self.answers += times
             self.cost += times * (self.settings.get("prices") or {}).get(judge.worker, 0.0)
 
     def add_vote(self, judge: Judge, vote: Vote, question: str) -> Future[list[int]]:
-        """Store a vote, unless its id is known or its question has an answer."""
+        """Store a vote, unless its id is known or its question was answered."""
         gold = self.gold_winner(*vote.pair) is not None
         row = (vote.id, judge.code, question, vote.left, vote.right, vote.answer, gold, vote.milliseconds)
         return self.write((_ANSWER, row))
 
     def undo(self, judge: Judge, vote_id: str) -> Future[list[int]]:
-        """Forget an answer, also one that has not arrived yet."""
+        """Delete an answer, even one that has not arrived yet."""
         return self.write((_UNDO, (vote_id, judge.code)))
 
     def withdraw(self, judge: Judge) -> Future[list[int]]:
-        """Delete all answers of a judge, also from the log of writes."""
+        """Delete all answers of a judge, also from the write-ahead log."""
         self._erase = True
         stamp = "UPDATE judges SET withdrawn = CURRENT_TIMESTAMP WHERE code = ?"
         return self.write(("DELETE FROM answers WHERE judge = ?", (judge.code,)), (stamp, (judge.code,)))
@@ -327,7 +328,7 @@ def _hold(path: Path) -> int:
         else:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.path.samestat(os.stat(_lock_path(path)), os.fstat(handle)):
-            raise OSError  # the server before removed this file meanwhile
+            raise OSError  # the previous server removed this file in the meantime
     except OSError:
         os.close(handle)
         raise RequestError(f"{path}: another server is running this study; stop it first") from None

@@ -1,4 +1,4 @@
-"""The command line: parses, calls the library, prints; no arithmetic here. One file a command."""
+"""The command line: it parses, calls the library and prints, without arithmetic. One file per command."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         args = list(args)
-        if "--worker-from-path" in args:  # its pattern may be left away
+        if "--worker-from-path" in args:  # its pattern may be omitted
             place = args.index("--worker-from-path")
             following = (*args[place + 1 :], "-")[0]
             if following.startswith("-") or read_files(following) or os.path.isdir(following):
@@ -95,7 +95,7 @@ class _Command(TyperCommand):
             raise
 
 
-# What the list of commands has room for, and a line to begin with.
+# The list of commands shows these, with one line each.
 _COMMANDS = (
     (demo, "A crowd with spammers, simulated, fitted and shown.", ""),
     (fit, "Scores of items, verdicts on workers.", "fit votes.csv --out result --report report.html"),
@@ -122,13 +122,13 @@ for _command, _short, _example in _COMMANDS:
 
 
 def program() -> None:
-    """Entry point of a process that is nothing but the command."""
+    """Run the program as the main process."""
     with handle_signals(last=True):
         _run()
 
 
 def main() -> None:
-    """Run a command: errors of ours become one line and status 1, never a traceback."""
+    """Run a command; our errors become one line and status 1, never a traceback."""
     with handle_signals():
         _run()
 
@@ -137,7 +137,7 @@ def _run() -> None:
     """Run the command; every error becomes a line on standard error and an exit status."""
     forget_written()
     shown = COMMAND_LINE.set(True)
-    warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
+    warnings.simplefilter("ignore")  # results contain the library's warnings, which are shown here
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that the terminal cannot show become escapes
             stream.reconfigure(errors="backslashreplace")
@@ -161,10 +161,10 @@ def _run() -> None:
 
 
 def _explain(error: Exception) -> None:
-    """Say what went wrong, in one line, and end with status 1."""
+    """Print the error in one line, and exit with status 1."""
     if isinstance(error, CrowdsiftError):
         _fail(str(error))
-    if isinstance(error, OSError):  # our output cannot be written; `head` closes the pipe early
+    if isinstance(error, OSError):  # the output cannot be written; `head` closes the pipe early
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -196,12 +196,12 @@ def _is_shortage(error: Exception) -> bool:
 
 
 def _prepare() -> None:
-    """Import DuckDB with signals deferred: an exception inside its import ends the process."""
-    # Python tries the folder of temporary files once, with a file that would stay there.
+    """Import DuckDB with signals deferred: an exception during its import would end the process."""
+    # Python tests the folder of temporary files once, with a file that a signal could leave there.
     if not {"-h", "--help", "--version"} & set(sys.argv) and len(sys.argv) > 2:
         with defer_signals():
             import_module("duckdb")
-            with suppress(OSError):  # an error follows where it is needed
+            with suppress(OSError):  # an error follows when it is needed
                 tempfile.gettempdir()
 
 

@@ -132,7 +132,7 @@ def ask(
 
 
 def _judges(path: str) -> dict[str, int | None]:
-    """Read who may vote, and the most votes of each or None."""
+    """Return who may vote, with the most votes of each or None."""
     from crowdsift.io import read_capacities
 
     found = read_capacities(path)

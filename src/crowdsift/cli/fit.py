@@ -1,6 +1,6 @@
 """`crowdsift fit`."""
 
-# Annotations are read by typer when the command is registered.
+# typer reads the annotations when the command is registered.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -144,7 +144,7 @@ def fit(
 
 
 class _Steps:
-    """The steps after a fit: one that fails does not stop the others, and is reported last."""
+    """The steps after a fit: a failure does not stop the others, and is reported at the end."""
 
     def __init__(self, threads: int | None, quiet: bool) -> None:
         self.threads, self.quiet = threads, quiet
@@ -153,7 +153,7 @@ class _Steps:
 
     @contextmanager
     def step(self, option: str, title: str = "", stages: Sequence[str] = ()) -> Iterator[Callable[[str], None] | None]:
-        """Run a block; note its error and go on, so that no finished fit is lost."""
+        """Run a block; record its error and continue, so that no finished fit is lost."""
         try:
             with step_progress(title, stages, quiet=self.quiet or not title) as progress:
                 yield progress
@@ -185,7 +185,7 @@ def _refuse_robustness(model: Any, votes: Any) -> None:
 def _named_model(
     method: str | None, given: dict[str, Any], dimensions: str | None, pooling: str | None, by: bool
 ) -> Any:
-    """Return the model of a method that was named; refuse settings that it cannot have."""
+    """Return the model of a named method; raise an error for settings that it cannot have."""
     import crowdsift
     from crowdsift.models import as_model
 
@@ -202,8 +202,8 @@ def _named_model(
 def _refuse_targets(
     votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str, *, decimal_comma: bool
 ) -> None:
-    """Refuse tables of unknown kind, scale or database, and a review of hidden workers."""
-    # `decimal_comma` is asked for without the tables that it is for.
+    """Raise an error for tables of unknown kind, scale or database, and for a review of hidden workers."""
+    # `decimal_comma` needs the tables for spreadsheets.
     from crowdsift.results import require_scale
 
     require_scale(scale)
@@ -241,7 +241,7 @@ def _completed(
 def _write_folders(
     result: "Fit", steps: _Steps, out: Path | None, excel_safe: Path | None, decimal_comma: bool
 ) -> None:
-    """Write the folder of the fit, before all other outputs, and that for spreadsheets."""
+    """Write the folder of the fit before all other outputs, and the folder for spreadsheets."""
     if out is not None:
         with steps.step("--out"):
             result.save(out)
@@ -300,11 +300,11 @@ def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) ->
 
 
 def _show(result: "Fit", steps: _Steps, as_json: bool) -> None:
-    """Print the tables or the JSON, and what was written; raise an error if a step failed."""
+    """Print the tables or the JSON, and the files written; raise an error if a step failed."""
     warn(result.warnings)
     if as_json:
         print_text(to_json(result.to_json()))
-    elif not (steps.quiet and steps.written):  # else a file has the tables
+    elif not (steps.quiet and steps.written):  # otherwise a file has the tables
         from crowdsift.report import terminal as console
 
         console.show_fit(result)

@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C and a request to end stop the command, clean up, and say so in the status."""
+"""Signals: Ctrl-C and a request to end stop the command, clean up, and set its exit status."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_ALWAYS = (signal.SIGINT, signal.SIGTERM)  # also where they were ignored before
+_ALWAYS = (signal.SIGINT, signal.SIGTERM)  # even if they were ignored before
 _HANDLED = (*_ALWAYS, *(getattr(signal, name) for name in ("SIGHUP",) if hasattr(signal, name)))
-_GRACE_PERIOD = 2.0  # seconds in which cleaning up is not disturbed by a second signal
-_seen: list[tuple[int, float]] = []  # signals, and when they came
-_deferred: list[None] = []  # not empty: they wait
+_GRACE_PERIOD = 2.0  # seconds in which a second signal does not disturb cleaning up
+_seen: list[tuple[int, float]] = []  # signals, and when they arrived
+_deferred: list[None] = []  # while this is not empty, signals wait
 
 
 class Interrupted(BaseException):
-    """A signal, under a name that no library in between catches and turns into its own."""
+    """A signal, under a name that libraries do not catch and convert."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)
@@ -23,16 +23,15 @@ class Interrupted(BaseException):
 
     @property
     def status(self) -> int:
-        """The exit status that shells give for the signal."""
+        """Return the exit status that shells use for the signal."""
         return 128 + self.number
 
 
 @contextmanager
 def handle_signals(last: bool = False) -> Iterator[None]:
-    """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP meanwhile, so that drafts are removed."""
-    # SIGHUP stays ignored where it was, as under nohup. `last`: the process ends with the block: a signal that comes
-    # later changes nothing, where the handlers from before would end it with a status that says that the work was not
-    # done.
+    """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP inside the block, so that drafts are removed."""
+    # SIGHUP stays ignored if it was, as under nohup. With `last` the process ends after the block: a later signal has
+    # no effect, since the previous handlers would end the process with a status that means unfinished work.
     _seen.clear()
     before = {
         number: signal.signal(number, _raise)
@@ -48,7 +47,7 @@ def handle_signals(last: bool = False) -> Iterator[None]:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Raise what comes meanwhile at the end only: for what cannot be interrupted."""
+    """Delay signals until the end of the block, for work that cannot be interrupted."""
     _deferred.append(None)
     try:
         yield
@@ -58,7 +57,7 @@ def defer_signals() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """From here on the command only says how it ends."""
+    """Ignore signals from here on: only the end of the command remains."""
     for number in _HANDLED:
         signal.signal(number, signal.SIG_IGN)
 
@@ -69,7 +68,7 @@ def signal_seen() -> int | None:
 
 
 def raise_if_seen() -> None:
-    """Raise what a callback of the interpreter swallowed: it may print an exception and go on."""
+    """Raise a signal that a callback of the interpreter swallowed, since it may only print exceptions."""
     if _seen:
         raise Interrupted(_seen[-1][0])
 

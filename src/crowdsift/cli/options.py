@@ -1,4 +1,4 @@
-"""Options that several commands share, and what their texts mean."""
+"""Options that several commands share, and the meaning of their texts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Named = tuple[str, Target]  # an option and its path
 
 @dataclass(frozen=True)
 class Reads:
-    """Marks a parameter that names files, a database or a saved fit that are read."""
+    """Mark a parameter that names files, a database or a saved fit that are read."""
 
 
 @dataclass(frozen=True)
 class Writes:
-    """Marks a parameter that names a file, or a folder of files, that is written.
+    """Mark a parameter that names a file, or a folder of files, that is written.
 
     `files`: returns the names of the files that are written into a folder; None for a single file; `replaces`: whether
     such a folder may be one that is read: a fit is loaded before it is replaced; `place`: finds the path in all values
-    of the command; None where nothing is written. By default the path is the value of the parameter.
+    of the command; None if nothing is written. By default the path is the value of the parameter.
     """
 
     files: Callable[[], tuple[str, ...]] | None = None
@@ -41,7 +41,7 @@ READS = Reads()
 
 
 def fit_files() -> tuple[str, ...]:
-    """Return the names of all files that the folder of a saved fit may hold."""
+    """Return the names of all files that the folder of a saved fit may contain."""
     from crowdsift.results import FIT_FILES
 
     return FIT_FILES
@@ -69,7 +69,7 @@ def declared(command: Callable[..., None]) -> dict[str, Reads | Writes]:
 
 
 def require_targets(command: Callable[..., None], given: Mapping[str, Any], options: Mapping[str, str]) -> None:
-    """Refuse outputs that cannot be written, that are read, or that are written twice."""
+    """Raise an error for outputs that cannot be written, that are also read, or that are written twice."""
     from crowdsift.io import read_files, require_file, require_folder, require_separate
     from crowdsift.results import require_target
 
@@ -112,7 +112,7 @@ def _values(value: Any) -> Iterator[Target]:
         yield from value if isinstance(value, list | tuple) else (value,)
 
 
-BAD_ROWS = "bad-rows.csv"  # the default of --bad-rows
+BAD_ROWS = "bad-rows.csv"  # default of --bad-rows
 
 
 def _bad_rows(given: Mapping[str, Any]) -> str | None:
@@ -411,7 +411,7 @@ Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
 
 def mapping(text: str | None, option: str = "--columns", example: str = "winner=chosen") -> dict[str, str] | None:
-    """Return pairs of winner=...,loser=...; a name with a comma cannot be given here."""
+    """Return pairs from winner=...,loser=...; names with a comma cannot be given here."""
     if text is None:
         return None
     pairs = {}
@@ -454,7 +454,7 @@ def names(text: str | None) -> tuple[str, ...]:
 
 
 def anchors(texts: list[str] | None) -> dict[str, float] | None:
-    """Return items and their values on a scale; an item may hold an equals sign itself."""
+    """Return items and their values on a scale; an item may contain an equals sign."""
     if not texts:
         return None
     values: dict[str, float] = {}
@@ -470,7 +470,7 @@ def anchors(texts: list[str] | None) -> dict[str, float] | None:
 
 
 def hyper_parameters(texts: list[str]) -> dict[str, Any]:
-    """Return values of hyper-parameters: numbers where they look like numbers."""
+    """Return values of hyper-parameters: texts that look like numbers become numbers."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -478,7 +478,7 @@ def hyper_parameters(texts: list[str]) -> dict[str, Any]:
             raise RequestError(f"--set wants NAME=VALUE, as alternations=5, not {text!r}")
         try:
             values[name.replace("-", "_")] = json.loads(value)
-        except (ValueError, RecursionError):  # no JSON, or beyond what Python reads
+        except (ValueError, RecursionError):  # not JSON, or beyond what Python reads
             shown = f"{value[:60]}..." if len(value) > 60 else value
             raise RequestError(f"--set {name[:60]}: {shown!r} is not a number") from None
     return values
@@ -511,7 +511,7 @@ GoalText = Annotated[str, typer.Option("--goal", help="What is to be found: firs
 
 
 def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[str]] | None:
-    """Return the column and values of --trusted; refuse several columns, and --robustness."""
+    """Return the column and values of --trusted; raise an error for several columns, or --robustness."""
     if not given:
         return None
     if robustness:

@@ -1,4 +1,4 @@
-"""How commands read votes: options become one record, and a line says what was read."""
+"""How commands read votes: options become one record, and a line reports what was read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OPTIONS = _COMMON | _FURTHER
 
 
 def reads_votes(*further: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of reading, and their record in its parameter `reading`.
+    """Add the options of reading to a command, with their record in its parameter `reading`.
 
     `further` names options that not every command has. An option that the command declares itself is passed to it too.
     """
@@ -76,7 +76,7 @@ def reads_votes(*further: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def read_options(**given: Any) -> ReadOptions:
-    """Return the record of reading from the texts of options, those not given left out."""
+    """Return the record of reading from the texts of options, without those not given."""
     from crowdsift.io import ReadOptions
 
     pattern = given.get("worker_from_path")
@@ -96,7 +96,7 @@ def read_options(**given: Any) -> ReadOptions:
 
 
 def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comparisons:
-    """Read votes, and say on standard error what became of every row."""
+    """Read votes, and report on standard error how every row was used."""
     from crowdsift.io import read_votes
 
     comparisons = read_votes(votes, options)
@@ -105,7 +105,7 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
 
 
 def load_or_read(votes: str, options: ReadOptions, *, quiet: bool = False) -> Fit | Comparisons:
-    """Load the fit of a folder, which is taken as it is, or read votes."""
+    """Load the fit of a folder, or read votes."""
     import crowdsift
     from crowdsift.errors import RequestError
     from crowdsift.io import is_fit_folder
@@ -131,10 +131,9 @@ def read_for_fit(
     batch: bool = False,
     quiet: bool = False,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """Read votes as `read_shown` does, with what later steps need of their rows."""
-    # `group`, `time`: the columns that say which votes go together, and when each was given; `engine`, `needs_rows`: a
-    # name and options; the engine reads the votes where it can, unless rows are needed here; `batch`: whether all rows
-    # are kept, to be written back to Mechanical Turk.
+    """Read votes as `read_shown` does, with everything that later steps need from their rows."""
+    # `group` and `time` are the columns of dependence and of time; `engine`, a name with options, reads the votes if it
+    # can, unless `needs_rows` is set; `batch` keeps all rows, to be written back to Mechanical Turk.
     from crowdsift.fitting import Resources, read_rows, votes_for_fit
 
     comparisons: Comparisons
@@ -148,7 +147,7 @@ def read_for_fit(
 
 
 def say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
-    """Say on standard error what became of every row."""
+    """Report on standard error how every row was used."""
     raise_if_seen()
     intake = comparisons.intake
     if intake is None:

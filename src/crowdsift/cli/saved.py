@@ -118,7 +118,7 @@ _PLOTS = tuple(f"{name}.{ending}" for name in _FIGURES for ending in ("pdf", "sv
 
 
 def _write_plots(directory: Path, folder: Path, hidden: Any, quiet: bool) -> None:
-    """Write the figures that need no further fit, as far as the method has them."""
+    """Write the figures that need no further fit, if the method supports them."""
     import crowdsift
     from crowdsift import plots
 

@@ -1,4 +1,4 @@
-"""What goes to the terminal: results to standard output, all else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.fitting import Progress
 
 
-_LONGEST = 2000  # characters: about a screen
+_LONGEST = 2000  # characters, about a screen
 
 
 def say(message: str) -> None:
@@ -28,13 +28,13 @@ def say(message: str) -> None:
     text = plain_text(message)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 4]} ..."
-    with suppress(OSError, ValueError):  # no process reads the output; that is no reason to stop
+    with suppress(OSError, ValueError):  # no process reads the output, which is no reason to stop
         encoding = sys.stderr.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
 
 
 def command_line() -> str:
-    """Return the command as it was given, quoted for a shell, without passwords."""
+    """Return the command as typed, quoted for a shell, without passwords."""
     import shlex
 
     from crowdsift.io import masked
@@ -43,13 +43,13 @@ def command_line() -> str:
 
 
 def warn(notes: tuple[str, ...]) -> None:
-    """Warnings of a result on standard error."""
+    """Print warnings of a result on standard error."""
     for note in notes:
         say(f"crowdsift: warning: {note}")
 
 
 def to_json(value: Any) -> str:
-    r"""Return one line of JSON, with control characters of terminals and directions escaped."""
+    r"""Return one line of JSON, with control characters escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 
@@ -68,9 +68,9 @@ def print_text(text: str) -> None:
 
 @contextmanager
 def whole_writes() -> Iterator[None]:
-    """Make standard output write all that it is given, or raise an error."""
-    # Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system does not take: the
-    # end of a long text on a full disk, or in a pipe that does not block.
+    """Make standard output write everything, or raise an error."""
+    # Without a buffer (python -u, PYTHONUNBUFFERED) Python drops the part that a single system call does not accept:
+    # the end of a long text on a full disk, or in a non-blocking pipe.
     before = sys.stdout
     try:
         raw = _WholeWrites(before.fileno())
@@ -96,7 +96,7 @@ def whole_writes() -> Iterator[None]:
 
 
 class _WholeWrites(io.RawIOBase):
-    """A file descriptor whose write takes everything, also where a pipe does not block."""
+    """A file descriptor whose write accepts everything, even for a non-blocking pipe."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -122,7 +122,7 @@ class _WholeWrites(io.RawIOBase):
 
 @contextmanager
 def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """Yield a line on standard error that says how far a fit is; only on a terminal."""
+    """Yield a function that shows the progress of a fit on standard error; only on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -134,7 +134,7 @@ def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Pro
 
 @contextmanager
 def log_to_stderr(quiet: bool = False) -> Iterator[None]:
-    """Yield what an engine on a cluster logs (where it runs, what was lost) on standard error."""
+    """Print the log of an engine on a cluster (where it runs, what was lost) on standard error."""
     log, handler = logging.getLogger("crowdsift"), _StderrHandler()
     before = log.level, log.propagate
     log.propagate = False
@@ -156,7 +156,7 @@ class _StderrHandler(logging.Handler):
 def step_progress(
     title: str, stages: Sequence[str] = (), *, quiet: bool = False
 ) -> Iterator[Callable[[str], None] | None]:
-    """Show a bar on standard error that names the current step; only on a terminal."""
+    """Show a bar on standard error with the name of the current step; only on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return

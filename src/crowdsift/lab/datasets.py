@@ -1,10 +1,10 @@
-"""Public data sets by name, from a folder of this machine or downloaded.
+"""Public data sets by name, from a local folder or downloaded.
 
     votes = crowdsift.datasets.load("mtbench").read()
 
-A data set is looked for in the folder that is given, then in the folder that the environment variable CROWDSIFT_DATA
-names, then in ``../shared/data`` beside the project. Only then is it downloaded: over HTTPS, with a checksum, in plain
-text, once. Nothing is shipped with the package.
+A data set is searched for in the given folder, then in the folder that the environment variable CROWDSIFT_DATA names,
+then in ``../shared/data`` beside the project. Only then is it downloaded: over HTTPS, with a checksum, in plain text,
+once. Nothing is shipped with the package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["DATASETS", "Dataset", "Source", "download", "find", "folders", "load
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of a data set; it can be downloaded if it has a `url` and a `checksum`."""
+    """Facts about a data set; it can be downloaded if it has a `url` and a `checksum`."""
 
     kind: str
     truth: str
@@ -49,7 +49,7 @@ class Dataset:
     classes
         The class of every item, as `crowdsift.fit` takes it; None if there are none.
     columns
-        Names of the columns of votes, if they are not ours.
+        Names of the columns of votes, if they differ from ours.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class Dataset:
 
     @property
     def about(self) -> Source:
-        """Return what is known of it: kind of votes, truth, page, licence."""
+        """Return facts about it: kind of votes, truth, page, licence."""
         return _SOURCES[self.name]
 
     @property
     def files(self) -> list[Path]:
-        """Return the files it is made of."""
+        """Return the files that it consists of."""
         return [self.votes] if self.items is None else [self.votes, self.items]
 
     def read(self) -> Comparisons:
@@ -100,7 +100,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Known:
-    """The files of a data set in a folder of ours, and a column of scores and of classes."""
+    """The files of a data set in a local folder, and columns of scores and of classes."""
 
     votes: str
     items: str | None = None
@@ -133,7 +133,7 @@ _FACEAGE_FILES = ("crowd_labels.csv", "gt.csv")
 _FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
 _LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
 _MTBENCH_PAGE = ("https://huggingface.co/datasets/lmsys/mt_bench_human_judgments", "CC-BY-4.0")
-# A copy of MT-bench without the conversations; its PROVENANCE.json states these checksums.
+# A copy of MT-bench without the conversations; its PROVENANCE.json lists these checksums.
 _JUDGELAB = (
     "https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
     "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/"
@@ -182,7 +182,7 @@ _SOURCES = {
 
 
 def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Return the folders in which data sets are looked for, first to last.
+    """Return the folders that are searched for data sets, in order.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def load(name: str, data: str | os.PathLike[str] | None = None) -> Dataset:
-    """Return a data set, downloaded if it is in no folder of this machine.
+    """Return a data set; download it if no local folder has it.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
     RequestError
         The name is unknown.
     InputError
-        The data set is not there; the message says where it was looked for and what to do.
+        The data set is missing; the message names the folders searched and a remedy.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
 
 
 def download(name: str) -> Dataset:
-    """Download a data set with its checksum, once; later calls find it in the cache.
+    """Return a data set, downloaded once with its checksum; later calls find it in the cache.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def download(name: str) -> Dataset:
         paths = pooch.retrieve(
             source.url, source.checksum, path=pooch.os_cache("crowdsift"), processor=pooch.Unzip() if archive else None
         )
-    except (OSError, ValueError) as error:  # no network, or not the file that was meant
+    except (OSError, ValueError) as error:  # no network, or a different file
         raise InputError(
             f"{source.url} cannot be downloaded: {str(error).splitlines()[0]}. Get the data set "
             f"from {source.page} by hand and give its folder with --data"
@@ -301,8 +301,8 @@ def download(name: str) -> Dataset:
 def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, str]] | None:
     """Return the figures that the paper published, as rows of text; None if they are missing.
 
-    They are looked for in the folder ``reference`` beside each folder of data sets, or where the environment variable
-    CROWDSIFT_REFERENCE says.
+    They are searched for in the folder ``reference`` beside each folder of data sets, or in the folder that the
+    environment variable CROWDSIFT_REFERENCE names.
 
     Parameters
     ----------

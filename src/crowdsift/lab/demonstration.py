@@ -1,4 +1,4 @@
-"""The demo: a simulated crowd whose spammers are known, fitted without that knowledge."""
+"""The demo: a simulated crowd with known spammers, fitted without that knowledge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def crowd_with_spammers(seed: int = 0) -> Simulation:
 
 
 def demonstrate(out: Path, seed: int = 0) -> None:
-    """Simulate, fit, compare with what was planted, and write everything to a folder."""
+    """Simulate, fit, compare with the truth, and write everything to a folder."""
     crowd = crowd_with_spammers(seed)
     crowd.write(out / "truth")
     votes = crowd.comparisons()
@@ -45,5 +45,5 @@ def demonstrate(out: Path, seed: int = 0) -> None:
     console.show_evaluation(evaluate(votes, truth))
     print(f"\nWritten: {out}/truth (votes and truth), {out}/fit (items, workers, summary),")
     print(f"{out}/report.html (open it in a browser)")
-    own = sys.argv[0] if Path(sys.argv[0]).stem == "crowdsift" else "crowdsift"  # as it was called
+    own = sys.argv[0] if Path(sys.argv[0]).stem == "crowdsift" else "crowdsift"  # the command as it was called
     print(f"Your own votes: {own} fit votes.csv --out result --report report.html")

@@ -1,4 +1,4 @@
-"""Methods side by side against a known truth."""
+"""Compare methods with a known truth, or by their predictions of left-out votes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def evaluate(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Fit methods to the same votes and compare each order with the truth, or with left-out votes.
+    """Fit methods to the same votes and compare each with the truth, or with left-out votes.
 
-    A method that needs more than the votes hold runs in a reduced form, or not at all, and its note says so.
+    A method that needs more than the votes contain runs in a reduced form, or not at all; its note says so.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ def evaluate(
     Returns
     -------
     list of dict
-        One record per method: method, accuracy, weighted_accuracy, kendall_tau, the same three with _up_to_sign (of the
-        better of the two signs of the scores), seconds, note. Figures that do not exist are None. Without a truth one
-        record per method and what is left out (votes, workers, pairs), with log_loss, brier, calibration, accuracy and
+        One record per method: method, accuracy, weighted_accuracy, kendall_tau, the same three with _up_to_sign (for
+        the better of the two signs of the scores), seconds, note. Missing figures are None. Without a truth: one record
+        per method and kind of left-out part (votes, workers, pairs), with log_loss, brier, calibration, accuracy and
         behind.
 
     Examples
@@ -114,7 +114,7 @@ def evaluate(
         if relaxed.uses_workers and not comparisons.has_workers:
             records.append(_record(chosen.name, None, None, None, ["not run: needs workers"]))
             continue
-        with without_warnings():  # what it warns of stands in the note
+        with without_warnings():  # the note contains the warnings
             result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
         if tune and relaxed.tuned:
             notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")
@@ -125,14 +125,14 @@ def evaluate(
 
 
 def chosen_models(methods: str | Sequence[str | Model], dimensions: int | str | None = None) -> list[Model]:
-    """Return the models that are meant by "all", by names separated by commas, or by a sequence."""
+    """Return the models for "all", for names separated by commas, or for a sequence."""
     # `dimensions` is for sift among them.
     if isinstance(methods, str):
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
     if not isinstance(methods, Sequence) or not methods:
         raise RequestError(f"no method given; the methods are {', '.join(MODELS)}")
     models = [as_model(entry) for entry in methods]
-    several = [each for each in models if isinstance(each, Sift)] or models  # others are refused
+    several = [each for each in models if isinstance(each, Sift)] or models  # other methods raise an error
     return [as_model(each, dimensions if each in several else None) for each in models]
 
 
@@ -177,8 +177,8 @@ def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[n
 
 
 SCHEMES = ("votes", "workers", "pairs")
-_LEAST = 1e-12  # probability of what happened
-_BINS = 10  # of the predicted probability of the favourite
+_LEAST = 1e-12  # least probability of an actual vote
+_BINS = 10  # bins of the predicted probability of the favourite
 FIGURES = ("log_loss", "log_loss_se", "brier", "calibration", "accuracy", "behind", "behind_se")
 
 
@@ -191,7 +191,7 @@ class LeftOut(NamedTuple):
 
     @property
     def losses(self) -> NDArray[np.float64]:
-        """-log of the probability of what was voted; a tie is half of each."""
+        """Return -log of the probability of the actual votes; a tie is half of each."""
         won, lost = (np.log(np.maximum(q, _LEAST)) for q in (self.p, 1.0 - self.p))
         return np.asarray(-(self.outcome * won + (1.0 - self.outcome) * lost))
 
@@ -208,10 +208,10 @@ def cross_validate(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Leave votes out, fit the others, and compare predictions with what was voted."""
-    # `schemes`: what is left out together: "votes" at random, all votes of some "workers" (who are then new to the
-    # fit), or all votes on some "pairs" of items; `tune`, `engine`, `threads`, `seed`: as in `crowdsift.fit`; the
-    # penalty is chosen within the votes that are kept.
+    """Leave votes out, fit the others, and compare predictions with the actual votes."""
+    # `schemes`: the parts left out: random "votes", all votes of some "workers" (who are then new to the fit), or all
+    # votes on some "pairs" of items. `tune`, `engine`, `threads`, `seed` are those of `crowdsift.fit`; the penalty is
+    # chosen within the votes that are kept.
     records = []
     for scheme in schemes:
         try:
@@ -235,7 +235,7 @@ def cross_validate(
 
 
 def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> Parts:
-    """Yield kept and left-out votes, part by part; codes stay."""
+    """Yield kept and left-out votes, part by part, with unchanged codes."""
     if scheme not in SCHEMES:
         raise RequestError(f"what is left out must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     if scheme == "votes":
@@ -320,7 +320,7 @@ def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
 
 
 def _calibration(left: LeftOut, follows: NDArray[np.float64]) -> float:
-    """Return mean distance of predicted and observed shares of the favourite, by bins."""
+    """Return the mean distance between predicted and observed shares of the favourite, by bins."""
     surer = np.maximum(left.p, 1.0 - left.p)
     place = np.minimum(((surer - 0.5) * 2 * _BINS).astype(np.int64), _BINS - 1)
     gap = np.bincount(place, left.weight * (surer - follows), _BINS)

@@ -1,8 +1,8 @@
 """Votes drawn from a model with known scores and known workers.
 
-The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without replacement, the worker uniform
-or as busy as the workers of a real data set. Who wins is drawn from the model. Each model is one entry of
-``crowdsift.lab.simulation.SIMULATORS``.
+The scores are uniform on [-3, 3] and centred. The two items of a pair are drawn uniformly without replacement, and the
+worker uniformly or as often as the workers of a real data set voted. The winner is drawn from the model. Each model is
+one entry of ``crowdsift.lab.simulation.SIMULATORS``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     Draw = Callable[[np.random.Generator, int], Floats]
     Vote = Callable[[np.random.Generator, Mapping[str, Floats]], NDArray[np.bool_]]
 
-_BLOCK = 1 << 18  # votes at a time, so that temporaries in double stay small
+_BLOCK = 1 << 18  # votes at a time, so that temporary arrays in double precision stay small
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
     """Simulated votes and the truth behind them.
 
-    Vote i is of worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on the right, and chose
+    Vote i is by worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on the right, and chose
     the left one if ``outcome[i]`` is 1, the right one if it is 0.
 
     `model`: the name of the model; `seed`: the seed, which makes the same votes again; `scores`: the true score of
-    every item; `worker_parameters`: the true parameters of every worker, by name. ``reliability`` is always there: in
-    the notation of the models beta, in factor-bt gamma, and 1 where all workers are alike; `item_parameters`: what else
-    is known of every item, by name: ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of type
-    uint32; `outcome`: 0 or 1, of type float32.
+    every item; `worker_parameters`: the true parameters of every worker, by name. ``reliability`` is always included:
+    beta in the notation of the models, gamma in factor-bt, and 1 if all workers are alike; `item_parameters`: further
+    parameters of every item, by name: ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of
+    type uint32; `outcome`: 0 or 1, of type float32.
     """
 
     model: str
@@ -64,22 +64,22 @@ class Simulation:
 
     @property
     def reliability(self) -> _Floats:
-        """The true reliability of every worker."""
+        """Return the true reliability of every worker."""
         return self.worker_parameters["reliability"]
 
     @property
     def items(self) -> NDArray[np.object_]:
-        """The labels of the items, whose sorted order is that of the codes."""
+        """Return the labels of the items, whose sorted order is that of the codes."""
         return _labels("i", len(self.scores))
 
     @property
     def workers(self) -> NDArray[np.object_]:
-        """The labels of the workers, whose sorted order is that of the codes."""
+        """Return the labels of the workers, whose sorted order is that of the codes."""
         return _labels("w", len(self.reliability))
 
     def comparisons(self) -> Comparisons:
         """Return the votes, ready to fit, with known sides."""
-        # Items and workers that have no vote keep their codes, so that estimates align with the truth.
+        # Items and workers without votes keep their codes, so that estimates align with the truth.
         return Comparisons.from_codes(
             self.first,
             self.second,
@@ -94,8 +94,8 @@ class Simulation:
     def write(self, directory: str | os.PathLike[str]) -> None:
         """Write votes.csv, items.csv and workers.csv, all of them or none."""
         # The columns are `left,right,winner,worker` with winner left or right, `item,score` and further item
-        # parameters, and `worker,reliability` and further worker parameters. Numbers are written so that they read back
-        # exactly. `directory`: the folder, made if it does not exist. Files of these names are replaced.
+        # parameters, and `worker,reliability` and further worker parameters. Numbers are written without loss.
+        # `directory` is created if it does not exist; files with these names are replaced.
         files = {
             "votes.csv": self._vote_lines(),
             "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
@@ -138,15 +138,15 @@ def simulate(
 ) -> Simulation:
     """Draw votes from a model.
 
-    The truth depends on the seed, the model and the numbers of items and workers alone: with more comparisons the same
+    The truth depends only on the seed, the model and the numbers of items and workers: with more comparisons the same
     items are compared by the same workers.
 
     Parameters
     ----------
     items, workers, comparisons
-        How many of each.
+        The number of each.
     reliability
-        Draw the workers' reliability uniformly between these two. By default it is the model's own: uniform on [0, 1]
+        Draw the workers' reliability uniformly between these two. By default it depends on the model: uniform on [0, 1]
         in bora-em, hbtl and htcv, uniform on [0.5, 1] in crowd-bt, normal with mean 1 and deviation 1 in factor-bt
         (there it is gamma). In bt, rank-centrality and barp all workers are alike, and it cannot be given.
     model
@@ -154,11 +154,11 @@ def simulate(
         deviation 1. In barp every item is of class 0 or 1 at random, and every worker has a bias for class 1, normal
         with mean 0 and deviation 0.5. (Votes cannot separate any other mean from the scores.)
     reliabilities
-        The reliability of every worker, instead of drawing it.
+        The reliability of every worker, if it is not drawn.
     loads
-        How busy the workers are: how many comparisons each worker of another data set made. They are scaled to the
-        number of comparisons. If there are not as many loads as workers, the workers' loads are drawn from them with
-        replacement. By default each vote is of a worker drawn uniformly.
+        Numbers of comparisons of workers in another data set, scaled to the number of comparisons. If there are more or
+        fewer loads than workers, the workers' loads are drawn from them with replacement. By default the worker of each
+        vote is drawn uniformly.
     seed
         The same seed gives the same votes.
 
@@ -192,7 +192,7 @@ def simulate(
 
     first = design.integers(items, size=comparisons, dtype=np.uint32)
     second = design.integers(items - 1, size=comparisons, dtype=np.uint32)
-    second += second >= first  # the second is uniform on the other items
+    second += second >= first  # the second item is uniform on the other items
     if loads is None:
         worker = design.integers(workers, size=comparisons, dtype=np.uint32)
     else:
@@ -215,7 +215,7 @@ def simulate(
 
 
 def _checked(model: str, reliability: tuple[float, float] | None) -> tuple[Simulator, tuple[float, float] | None]:
-    """Return the model and the range of reliability if votes can be drawn from it as asked."""
+    """Return the model and the range of reliability; raise an error if they cannot be simulated."""
     known = SIMULATORS.get(model) if isinstance(model, str) else None
     if known is None:
         raise RequestError(f"no simulator for {model!r}; the models are {', '.join(MODELS)}")
@@ -246,9 +246,9 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int) -> NDArray[np.int64]:
-    """Draw numbers of comparisons proportional to the loads."""
-    # Every worker gets the whole part of the share due, so every worker has votes when loads grow. The rest goes to
-    # workers drawn by their fractional parts.
+    """Return numbers of comparisons proportional to the loads."""
+    # Every worker gets the integer part of its share, so that every worker has votes if there are enough. The rest goes
+    # to workers drawn by their fractional parts.
     given = np.asarray(loads)
     if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():
         raise RequestError("loads must be numbers of comparisons, one a worker, not all 0")
@@ -280,11 +280,11 @@ def _table(name: str, labels: NDArray[np.object_], columns: Mapping[str, _Floats
 
 @dataclass(frozen=True)
 class Simulator:
-    """How a model draws its parameters and its votes.
+    """Functions that draw the parameters and the votes of a model.
 
     `vote`: whether first wins, for many votes, from the parameters of each vote's worker and the differences, first
-    minus second, of the items' parameters; `workers`, `items`: how each parameter is drawn; `bounds`: between which the
-    reliability may lie; None if it is no parameter of the model.
+    minus second, of the items' parameters; `workers`, `items`: how each parameter is drawn; `bounds`: the range of the
+    reliability; None if it is no parameter of the model.
     """
 
     vote: Vote
@@ -294,7 +294,7 @@ class Simulator:
 
 
 def uniform(low: float, high: float) -> Draw:
-    """Draw uniformly between the two."""
+    """Return a function that draws uniformly between the two."""
     return lambda rng, size: rng.uniform(low, high, size)
 
 
@@ -329,7 +329,7 @@ def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray
 
 
 def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
-    """Return P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
+    """Return P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), with x = 1 for first on the left."""
     skill = sigmoid(v["reliability"])
     chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
     return rng.random(len(skill)) < chance

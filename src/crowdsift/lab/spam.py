@@ -1,4 +1,4 @@
-"""Spammers added to real votes, to see what a method makes of them."""
+"""Add spammers to real votes, to test a method."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import pair_codes
 
-#: What a spammer does: a coin for every vote, always one side, or the opposite of what another
-#: worker answered; combined is a quarter of each.
+# The answers of a spammer: random for every vote, always one side, or the opposite of another worker's; "combined" is a
+# quarter of each.
 KINDS = ("random", "left", "right", "adversarial", "combined")
 
 
 def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -> Comparisons:
-    """Add workers who spam, as many as a percentage of the workers that are there.
+    """Add workers who spam, as a percentage of the present workers.
 
-    Each casts as many votes as the mean worker (rounded down), on pairs drawn with replacement from the votes. Where
-    sides are unknown every pair is first given one fixed random side, for `with_sides` and all workers alike; side
-    spammers then agree with each other.
+    Each casts as many votes as the mean worker (rounded down), on pairs drawn with replacement from the votes. If sides
+    are unknown, every pair first gets one random side for all workers (`with_sides`); side spammers then agree with
+    each other.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
 
 
 def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
-    """Return the votes with sides: where they are unknown, one fixed random side for every pair."""
+    """Return the votes with sides; if they are unknown, every pair gets one random side."""
     if votes.sides_known:
         return votes
     _, pair = pair_codes(votes.first, votes.second, votes.n_items)
@@ -95,7 +95,7 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
 
 def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
     """Write votes with sides as left,right,winner,worker: one row per vote."""
-    # Votes of fractional weight are written once, with a further column weight.
+    # Votes with fractional weight are written once, with a further column weight.
     import csv
     from pathlib import Path
 

@@ -5,5 +5,5 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-# Nats by which one explanation must have more evidence than another to be preferred.
+# Nats of additional evidence that an explanation needs to be preferred to another.
 MIN_LOG_BAYES_FACTOR = 3.0

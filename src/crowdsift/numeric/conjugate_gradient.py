@@ -1,4 +1,4 @@
-"""Conjugate gradients for a product given as a function, stopped at a trust region."""
+"""Conjugate gradients with the product as a function, limited by a trust region."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crowdsift.numeric import Vector
 
 
 class Step(NamedTuple):
-    """An approximate solution, xᵀA x, and how it ended."""
+    """An approximate solution, xᵀA x, and the reason for stopping."""
 
     x: Vector
     form: float
@@ -32,8 +32,8 @@ def conjugate_gradient(
 ) -> Step:
     """Solve (A + shift I) x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius."""
     # Where A has negative curvature, or the path leaves the region, the step ends at the boundary (Steihaug 1983), with
-    # the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over diag, what directions lack along which A
-    # is much less than its diagonal.
+    # the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over diag, a correction for directions along
+    # which A is much smaller than its diagonal.
     x, residual = np.zeros_like(rhs), rhs.copy()
     # Vectors are long, so buffers are reused.
     scaled, scratch, shifted = np.empty_like(rhs), np.empty_like(rhs), np.empty_like(rhs)
@@ -67,7 +67,7 @@ def conjugate_gradient(
         if not np.isfinite(length) or _leaves(x, direction, length, diagonal, radius):
             if np.isfinite(radius):
                 length = _to_boundary(x, direction, diagonal, radius)
-            else:  # negative curvature without a region: what is there, or descent
+            else:  # negative curvature without a region: the present x, or the descent direction
                 length = 0.0 if iteration else 1.0
             go(length, image)
             return step(iteration + 1, True)
@@ -104,8 +104,8 @@ def solve(
     most: int,
 ) -> tuple[Vector, int, float, bool]:
     """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0."""
-    # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops where A is not
-    # positive along a direction.
+    # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops if A is not positive
+    # along a direction.
     size = float(np.linalg.norm(rhs))
     if size == 0.0:
         return np.zeros_like(rhs), 0, 0.0, True

@@ -1,4 +1,4 @@
-"""Distributions of many variables at once: quantiles, and shares below a value."""
+"""Distributions of many variables at once: quantiles, and probabilities below a value."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
 
 
 def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
-    """Return masses at points as masses on the grid, each shared by its two neighbours linearly."""
-    # The last axis of the masses is that of the points.
+    """Return masses at points as masses on the grid, each divided linearly between two neighbours."""
+    # The last axis of the masses runs over points.
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
     shares, rows = np.zeros((len(points), len(grid))), np.arange(len(points))
@@ -23,24 +23,24 @@ def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     return np.asarray(masses @ shares)
 
 
-LEVEL = 0.9  # of intervals, where no other is asked for
+LEVEL = 0.9  # default level of intervals
 # Half-width of a 90 % interval in standard deviations.
 Z90 = 1.6448536269514722
-_QUANTILES = 16  # that stand for a distribution
+_QUANTILES = 16  # quantiles that represent a distribution
 
 
 def half_width(level: float = LEVEL) -> float:
     """Return half the width of an interval of this level, in standard deviations of a normal variable."""
     if level == LEVEL:
         return Z90
-    from statistics import NormalDist  # here, because it loads half of the standard library
+    from statistics import NormalDist  # imported here, because it loads half of the standard library
 
     return NormalDist().inv_cdf(0.5 + 0.5 * level)
 
 
 def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
     """Return limits of intervals of this level from quantiles of equal probability, one row each."""
-    # Between quantiles the distribution is interpolated over normal scores, beyond the outermost ones extrapolated.
+    # Between quantiles the distribution is interpolated over normal scores, and beyond the outermost ones extrapolated.
     unit = _unit_quantiles(quantiles.shape[1])
 
     def at(z: float) -> Vector:
@@ -59,7 +59,7 @@ def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vecto
 
 
 def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
-    """Return P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it."""
+    """Return P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles returns it."""
     unit = _unit_quantiles(_QUANTILES)
     share = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
@@ -75,7 +75,7 @@ def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
 
 def quantile_distribution(quantiles: Vector) -> Distribution:
     """Return P(x ≤ at) by linear interpolation between quantiles of equal probability."""
-    # One row of quantiles each; the result is clipped at half a step.
+    # One row of quantiles per distribution; the result is clipped at half a step.
     count = quantiles.shape[1]
     rows = np.arange(len(quantiles))
 
@@ -103,7 +103,7 @@ def share_above(at: float, quantiles: Vector) -> Vector:
 
 @cache
 def _unit_quantiles(count: int) -> Vector:
-    from statistics import NormalDist  # here, because it loads half of the standard library
+    from statistics import NormalDist  # imported here, because it loads half of the standard library
 
     normal = NormalDist()
     return np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
@@ -116,7 +116,7 @@ def _normal_table() -> tuple[Vector, Vector]:
 
 
 def normal_share(z: Vector) -> Vector:
-    """Return Φ(z) to 1e-6, read off a table."""
+    """Return Φ(z) to 1e-6, from a table."""
     return np.interp(z, *_normal_table())
 
 
@@ -126,17 +126,17 @@ def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vec
     return centre - half, centre + half
 
 
-SURE = 0.95  # how sure a study must be of its goal, where nothing else is asked for
+SURE = 0.95  # default confidence of a study in its goal
 _PRIOR = 2.0  # variance of a difference of two scores before any vote
 
 
 def log_evidence(mean: Vector, variance: Vector) -> Vector:
     """Return the logarithm of the evidence that differences of scores are above 0.
 
-    The evidence is the Bayes factor against d = 0 of d ~ N(0, 2) before the votes and N(mean, variance) after them, as
-    far as it comes from d > 0. While d = 0 is true, its expectation and that of the evidence for d < 0 add up to 1
-    whenever one looks. So either exceeds 1/α, ever, with a probability of at most α (Ville's inequality); if d < 0, the
-    evidence for d > 0 does with at most α/2.
+    The evidence is the part from d > 0 of the Bayes factor against d = 0, with d ~ N(0, 2) before the votes and N(mean,
+    variance) after them. If d = 0 is true, its expectation and that of the evidence for d < 0 add up to 1 at any time.
+    So the probability that either ever exceeds 1/α is at most α (Ville's inequality); if d < 0, that for d > 0 is at
+    most α/2.
     """
     z = mean / np.sqrt(variance)
     chance = np.maximum(np.asarray(normal_cdf(z)), 1e-300)
@@ -144,12 +144,12 @@ def log_evidence(mean: Vector, variance: Vector) -> Vector:
 
 
 def settling_precision(mean: Vector, confidence: float = SURE) -> Vector:
-    """Return the precision at which differences are settled, if they are as estimated.
+    """Return the precision at which differences as large as estimated are settled.
 
-    This is the rule of `crowdsift plan` and `ask` for one pair: the evidence of `log_evidence` reaches
-    1/(1 - confidence), an error that holds although one looks after every vote. It takes about four times the votes
-    after which one look at an interval would find the same difference. The estimate is taken for the truth; `plan`
-    also counts how uncertain it is. A difference of 0 needs infinitely many votes.
+    This is the rule of `crowdsift plan` and `ask` for one pair: the evidence of `log_evidence` reaches 1/(1 -
+    confidence), which stays valid if it is checked after every vote. It takes about four times as many votes as a
+    single check of an interval. The estimate is treated as the truth; `plan` also allows for its uncertainty. A
+    difference of 0 needs infinitely many votes.
     """
     needed = -np.log(1.0 - confidence)
     square = np.maximum(np.abs(mean), 1e-9) ** 2

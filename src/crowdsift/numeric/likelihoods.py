@@ -1,4 +1,4 @@
-"""The logistic and the normal distribution function, and the likelihoods made of them, elementwise on arrays."""
+"""The logistic and the normal distribution function, and likelihoods based on them, elementwise on arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: E[σ(x)] of x ~ N(m, v) is close to σ(m/√(1 + c v)), as σ(x) is close to Φ(√c x). This c, with
-#: five digits of π, is the one of the reference answers and of the compiled core.
+# E[σ(x)] of x ~ N(m, v) is close to σ(m/√(1 + c v)), as σ(x) is close to Φ(√c x). The reference answers and the
+# compiled core use this c, with five digits of π.
 LOGISTIC_SMOOTHING = 3.14159 / 8.0
 
 
@@ -32,7 +32,7 @@ def log_sigmoid(x: Array) -> Array:
 
 def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
     """Return log Z of an outcome, its derivative e in z, and f = e² + (log Z)''."""
-    # Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and Kupper 1967).
+    # Z is σ(z - δ) for a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) for a tie (Rao and Kupper 1967).
     p1, p2 = sigmoid(z - width), sigmoid(-z - width)
     log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
     with np.errstate(divide="ignore"):

@@ -1,8 +1,8 @@
-"""How well scores order the items, against a known truth, in O(K log K) and never K x K.
+"""Measures of how well scores order items with known truth, in O(K log K).
 
-All three figures are about pairs of items with different truth. Items are laid out by truth (equal truth: best score
-first), and ranked by score (equal scores: last place first). With ties broken so, a pair is ordered correctly if and
-only if both the place and the rank rise: equal scores count as wrong, and pairs of equal truth never count.
+All three figures are about pairs of items with different truth. Items are sorted by truth (equal truth: best score
+first), and ranked by score (equal scores: last place first). With ties broken in this way, a pair is ordered correctly
+if and only if both the place and the rank rise: equal scores count as wrong, and pairs of equal truth never count.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike) -> float:
 
 
 def measure(scores: ArrayLike, truth: ArrayLike) -> Metrics:
-    """Return all three figures at once, of the scores as they are.
+    """Return all three figures of the scores, with their given sign.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def measure(scores: ArrayLike, truth: ArrayLike) -> Metrics:
 def measure_up_to_sign(scores: ArrayLike, truth: ArrayLike) -> Metrics:
     """Return the figures of `scores` or of ``-scores``, whichever has the larger Kendall tau.
 
-    One sign is chosen for all three figures, so they describe one order of the items. It is also the sign of the larger
-    accuracy, since both compare right pairs with wrong ones. A tau of 0 or NaN keeps the scores as they are.
+    One sign is chosen for all three figures, so they describe one order of the items. It also has the larger accuracy,
+    since both compare right pairs with wrong ones. A tau of 0 or NaN keeps the sign.
 
     Parameters
     ----------
@@ -189,12 +189,11 @@ class _Layout:
         return self.right / self.truth_pairs if self.truth_pairs else math.nan
 
     def weighted_accuracy(self) -> float:
-        """Sum over the gaps in truth: a pair weighs all the gaps between its two places."""
-        # The right pairs that span the gap after place k are the sum over the places j > k of
-        # `risen_j - falling_j`, where `risen_j` counts the lower ranks before j and `falling_j` the
-        # higher ranks after it. Because the ranks are a permutation, this difference is `j + rank_j
-        # - (K - 1)`: no inversions need be counted. Every term is nonnegative, so nothing cancels,
-        # and a perfect order gives exactly 1.
+        """Return the sum over the gaps in truth: a pair counts for all gaps between its two places."""
+        # The right pairs that span the gap after place k are the sum over the places j > k of `risen_j - falling_j`,
+        # where `risen_j` counts the lower ranks before j and `falling_j` the higher ranks after it. Because the ranks
+        # are a permutation, this difference is `j + rank_j - (K - 1)`, without counting inversions. Every term is
+        # nonnegative, so nothing cancels, and a perfect order gives exactly 1.
         if not self.truth_pairs:
             return math.nan
         place = np.arange(len(self.ranks))
@@ -211,10 +210,10 @@ class _Layout:
 
 
 def _rising_pairs(ranks: NDArray[np.int64]) -> int:
-    """Count the places i < j of a permutation with ``ranks[i] < ranks[j]``."""
+    """Return the number of places i < j of a permutation with ``ranks[i] < ranks[j]``."""
     # Two ranks differ first in one bit. For every bit from the highest: among ranks that agree in all higher bits,
     # count how often a rank with the bit unset stands before one with the bit set. Then move the former before the
-    # latter. Filled up to a power of two every block is full; a filler rises from all that is before it.
+    # latter. With padding to a power of two every block is full; padding counts as larger than everything before it.
     size = 1 << max(len(ranks) - 1, 0).bit_length()
     fillers = np.arange(len(ranks), size)
     count = -int(fillers.sum())
@@ -232,7 +231,7 @@ def _rising_pairs(ranks: NDArray[np.int64]) -> int:
 
 
 def _pairs_within(boundaries: NDArray[np.bool_]) -> int:
-    """Count the pairs inside the runs of a list, given where new runs begin."""
+    """Return the number of pairs inside the runs of a list, given where new runs begin."""
     ends = np.concatenate([[0], np.flatnonzero(boundaries) + 1, [len(boundaries) + 1]])
     sizes = np.diff(ends)
     return int((sizes * (sizes - 1) // 2).sum())

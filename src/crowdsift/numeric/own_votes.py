@@ -1,4 +1,8 @@
-"""The posterior of a difference given the votes on its own pair, without a Gaussian for them.
+"""The exact posterior of a difference given the votes on its own pair.
+
+¶ If all votes on a pair agree, the posterior is skewed, with a thin tail on the other side. The other votes imply a
+cavity distribution of the difference d that is nearly a Gaussian N(m, v). Multiplied by the likelihoods of the pair's
+own votes it is a posterior in one dimension, which is integrated here.
 
 Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the other votes imply for a
 difference d, its cavity distribution, is near a Gaussian N(m, v); times the likelihoods of the pair's own votes it is a
@@ -16,21 +20,21 @@ from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, smoothing
 
 Values = NDArray[np.float64]
 
-_NODES = 20  # of Gauss and Legendre, on either side of 0
+_NODES = 20  # Gauss-Legendre nodes on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)
-_REACH = 7.0  # standard deviations to which the integral goes
-_LEAST = 0.05  # of 1 - τV, as in the fit
-_NUMBERS = 400_000  # of votes, nodes and points at a time, which stay in the cache
-_FAR = 60.0  # σ of less than minus this counts as σ there
+_REACH = 7.0  # standard deviations to the end of the integral
+_LEAST = 0.05  # smallest 1 - τV, as in the fit
+_NUMBERS = 400_000  # numbers of votes, nodes and points at a time, which fit into the cache
+_FAR = 60.0  # σ of arguments below minus this is σ of minus this
 
 
 class OwnVotes(NamedTuple):
-    """Votes on pairs, those of a pair one after the other from `starts` on.
+    """Votes on pairs; those of a pair are contiguous and begin at `starts`.
 
-    `sign` is 1 for the first item of the pair, -1 for the second, `tie` says where neither, `times` how often; `shown`
-    is 1 where the first item stood on the left, -1 where the second did, 0 where that is not known. `tau` and `nu` are
-    the site of each on the difference of the first less the second. `who` are rows of the points that workers are given
-    by: reliability β, tie width δ, mean and variance of the side bias γ, and weights that add up to 1.
+    `sign` is 1 for the first item of the pair, -1 for the second; `tie` marks ties; `times` is the number of equal
+    votes; `shown` is 1 if the first item was on the left, -1 if the second was, 0 if unknown. `tau` and `nu` are the
+    site of each vote on the difference, first minus second. `who` are rows of the points that represent workers:
+    reliability β, tie width δ, mean and variance of the side bias γ, and weights that add up to 1.
     """
 
     starts: NDArray[np.intp]
@@ -59,7 +63,7 @@ class OwnVotes(NamedTuple):
         return OwnVotes._make([starts, *votes, np.arange(len(who)), *points])
 
     def rows(self, chosen: NDArray[np.bool_]) -> OwnVotes:
-        """Select some of the votes that have their own points, regardless of pairs."""
+        """Return the given votes, which have their own points, regardless of pairs."""
         if chosen.all():
             return self
         parts: list[Any] = [part[chosen] for part in self[1:]]
@@ -82,8 +86,8 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
 
 
 def few_points(values: Values, count: int) -> tuple[Values, Values]:
-    """Return points and weights of Gauss for distributions given by points of equal probability."""
-    # One row a distribution. As many moments as 2·count points can have are kept.
+    """Return Gauss points and weights for distributions given by points of equal probability."""
+    # One row per distribution. 2·count moments are preserved.
     rows, n = values.shape
     if n <= count:
         return values, np.full(values.shape, 1.0 / n)
@@ -96,7 +100,7 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
         jacobi[:, k, k] = np.sum(following * now, axis=1)
         following -= jacobi[:, k, k, None] * now + size[:, None] * before
         size = np.sqrt(np.sum(following**2, axis=1))
-        size[size < 1e-6] = 0.0  # fewer points than asked for
+        size[size < 1e-6] = 0.0  # the distribution has fewer points than requested
         if k + 1 < count:
             jacobi[:, k, k + 1] = jacobi[:, k + 1, k] = size
         before, now = now, following / np.where(size > 0.0, size, 1.0)[:, None]
@@ -108,8 +112,8 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
 class _Cavities(NamedTuple):
     """The posterior of pairs without votes.
 
-    `mean` and `variance` are of what votes depend on, `own_mean` and `own_variance` (of a vote) of the same without
-    that vote, `rest_mean` and `rest_variance` of d without all of them.
+    `mean` and `variance` are of d plus the pair's effect, `own_mean` and `own_variance` (one per vote) of the same
+    without that vote, and `rest_mean` and `rest_variance` of d without all votes on the pair.
     """
 
     mean: Values
@@ -121,7 +125,7 @@ class _Cavities(NamedTuple):
 
 
 def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> Values:
-    """Return `chances_of_sign` of as many pairs as are handled at a time."""
+    """Return `chances_of_sign` for one block of pairs."""
     known = _cavities(mean, variance, votes, effect)
     at, weights = _nodes(known.mean, np.sqrt(known.variance))
     m, v = known.rest_mean[:, None], known.rest_variance[:, None]
@@ -130,7 +134,7 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
     density = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
     if effect == 0.0:
         both = density.reshape(len(mean), 2, _NODES).sum(axis=2).T
-    else:  # given d + u, d is a Gaussian again
+    else:  # given d + u, d is Gaussian again
         share = v / (v + effect)
         z = (m + share * (at - m)) / np.sqrt(share * effect)
         both = np.array([(density * normal_cdf(sign * z)).sum(axis=1) for sign in (-1.0, 1.0)])
@@ -138,8 +142,8 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
 
 
 def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
-    """Return nodes and weights of Gauss and Legendre below and above 0, a row per pair."""
-    # Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
+    """Return Gauss-Legendre nodes and weights below and above 0, one row per pair."""
+    # If all relevant mass is on one side, the next standard deviation beyond 0 represents the other side.
     nodes, weights = _GAUSS
     low, high = mean - _REACH * sd, mean + _REACH * sd
     ends = (
@@ -167,8 +171,8 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
 
 
 def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
-    """Return logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote."""
-    # The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
+    """Return log likelihoods of votes at the nodes of their pairs, one row per vote."""
+    # A worker's posterior includes this vote, so each point has its weight divided by Z of the vote.
     pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
     spread = votes.reliability**2 * known.own_variance[:, None]
     log_z = _log_outcome(known.own_mean[:, None, None], votes, spread)[:, 0, :]
@@ -190,7 +194,7 @@ def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
 
 
 def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Values:
-    """Logarithms of what votes are given as, at differences d and every point of their worker."""
+    """Return log likelihoods of the outcomes at differences d and every point of their worker."""
     k = smoothing(spread + votes.side_variance)[:, None, :]
     z = votes.sign[:, None, None] * (votes.reliability[:, None, :] * d + votes.side[:, None, :])
     width = votes.width[:, None, :]
@@ -203,7 +207,7 @@ def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Va
 
 
 def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
-    """Return logarithms of the mean of what single votes are given as; in single precision until then."""
+    """Return logarithms of the mean likelihood of single votes, computed in single precision."""
     k = smoothing(votes.side_variance)
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
     shift = k * (votes.sign[:, None] * votes.side - votes.width)
@@ -218,7 +222,7 @@ def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    """Return σ, in the precision of x; what is very small counts as σ(-60)."""
+    """Return σ(x) in the precision of x, with x at least -60."""
     e = np.negative(x)
     np.minimum(e, e.dtype.type(_FAR), out=e)
     np.exp(e, out=e)

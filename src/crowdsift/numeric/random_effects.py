@@ -1,4 +1,4 @@
-"""Mean and variance of effects that are known only by Gaussian messages, by maximum evidence.
+"""Mean and variance of effects from Gaussian messages about them, by maximum evidence.
 
 An effect γ_s ~ N(g, t²) of every unit s meets a message exp(-τ_s γ²/2 + ν_s γ): a normal random-effects model with the
 observations ν/τ of precision τ. With D = 1 + t²τ, which is 1 at t² = 0 and finite for any τ ≥ 0, the logarithm of the
@@ -6,18 +6,18 @@ integral over γ is
 
     ℓ_s(g, t²) = -½ log D + ½ (t²ν² + 2gν - g²τ)/D,
 
-and with e = ν - gτ, what the message leaves at g,
+and with e = ν - gτ, the residual of the message at g,
 
     ∂ℓ/∂g = e/D,    ∂ℓ/∂(t²) = ½[(e/D)² - τ/D].
 
 The evidence is Σ ω_s ℓ_s for weights ω (the probability that a unit has the effect at all) with the priors g ~ N(0, 1)
-and t half normal of scale 1, so -g²/2 - t²/2: weak, and finite at t² = 0, where the maximum may lie. For every t² the
-best g is in closed form,
+and t half normal of scale 1, so -g²/2 - t²/2: weak, and finite at t² = 0, where the maximum may be. For every t² the
+best g has a closed form,
 
     g(t²) = Σ ων/D / (1 + Σ ωτ/D),    of variance 1/(1 + Σ ωτ/D),
 
-so what is left is one root of the slope in t² along g(t²), on which ∂/∂g vanishes. Expectation maximisation has the
-same fixed points, but its steps shrink with t² and creep where t² is small.
+so one root remains: that of the slope in t² along g(t²), where ∂/∂g vanishes. Expectation maximisation has the same
+fixed points, but its steps shrink with t².
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ import numpy as np
 from crowdsift.numeric import Vector
 from crowdsift.numeric.roots import expand_bracket, find_root
 
-MIN_VARIANCE = 1e-6  # below, effects do not differ: the variance is 0
+MIN_VARIANCE = 1e-6  # smaller variances count as 0: effects do not differ
 MAX_VARIANCE = 16.0
-_STEP = math.log(4.0)  # of the walk to a bracket, in log t²
-_TOLERANCE = 1e-6  # of log t²
+_STEP = math.log(4.0)  # step of the search for a bracket, in log t²
+_TOLERANCE = 1e-6  # tolerance of log t²
 _REACH = 4.0
 
 
@@ -48,7 +48,7 @@ class RandomEffects(NamedTuple):
     @staticmethod
     def of_messages(nu: Vector, tau: Vector, weight: Vector, start: float) -> RandomEffects:
         """Return the maximum of the evidence that is uphill from the variance `start`."""
-        # Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
+        # If the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
         variance = best_variance(lambda x: slope_at(nu, tau, weight, x), start)
@@ -57,8 +57,8 @@ class RandomEffects(NamedTuple):
 
 
 def best_variance(slope: Callable[[float], float], start: float) -> float:
-    """Find the maximum over variances uphill from the start; `slope` is the derivative."""
-    # 0 where it is downhill all the way from there to `MIN_VARIANCE`.
+    """Return the maximum over variances uphill from the start; `slope` is the derivative."""
+    # 0 if it is downhill all the way from there to `MIN_VARIANCE`.
 
     def fall(log: float) -> float:
         return -slope(math.exp(log))
@@ -73,7 +73,7 @@ def best_variance(slope: Callable[[float], float], start: float) -> float:
 
 
 def within_reach(found: float, before: float) -> float:
-    """Limit the change of a learned variance to a factor of 4 at a time."""
+    """Return a learned variance, limited to a change by a factor of 4."""
     # From 0 it may rise at once, and below `MIN_VARIANCE` it is 0.
     if before <= MIN_VARIANCE:
         return found
@@ -82,14 +82,14 @@ def within_reach(found: float, before: float) -> float:
 
 
 def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[float, float]:
-    """Return g(t²), and the information Σ ωτ/D on it beside its prior's, which is 1."""
+    """Return g(t²), and its information Σ ωτ/D without that of the prior, which is 1."""
     share = weight / (1.0 + variance * tau)
     information = float(share @ tau)
     return float(share @ nu) / (1.0 + information), information
 
 
 def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
-    """Return the derivative of the evidence in t², with g at its best for this t²."""
+    """Return the derivative of the evidence in t², at the best g for this t²."""
     inverse = 1.0 / (1.0 + variance * tau)
     share = weight * inverse
     mean = float(share @ nu) / (1.0 + float(share @ tau))
@@ -98,12 +98,12 @@ def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
 
 
 def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: float) -> float:
-    """Return Σ ωℓ, with the logarithms of both priors but for constants."""
+    """Return Σ ωℓ plus the logarithms of both priors, up to constants."""
     return float(weight @ log_mean(nu, tau, mean, variance)) - 0.5 * (mean**2 + variance)
 
 
 def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | float) -> Vector:
-    """Return ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
+    """Return ℓ, the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
     D = 1.0 + variance * tau
     top = variance * nu**2 + 2.0 * mean * nu - mean**2 * tau
     return np.asarray(0.5 * (top / D - np.log(D)), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Where a continuous function of one variable is zero, by brackets alone."""
+"""Find a zero of a continuous function of one variable in a bracket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _TRUNCATION = 0.2  # κ₁ times the width of the first bracket; with κ₂ = 2
-_SLACK = 1  # n₀: evaluations more than bisection's that the search may take
+_SLACK = 1  # n₀: evaluations that the search may take beyond bisection
 
 
 class Bracket(NamedTuple):
@@ -20,12 +20,12 @@ class Bracket(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Half way between the ends."""
+        """Return the midpoint."""
         return self.low + 0.5 * (self.high - self.low)
 
     @property
     def secant(self) -> float:
-        """Where the line through the two values is zero; the middle where one is infinite."""
+        """Return the zero of the line through the two values, or the midpoint if one is infinite."""
         if self.at_low == 0.0:
             return self.low
         if math.isinf(self.at_low) or math.isinf(self.at_high):
@@ -39,10 +39,10 @@ class Bracket(NamedTuple):
 def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: float) -> float:
     """Return a zero of a continuous function in the bracket, to within the tolerance."""
     # The method of Oliveira and Takahashi (2020, "ITP") takes the secant point and moves it a little towards the
-    # middle, so that both ends of the bracket close in. It stays so near to the middle that the bracket is never wider
+    # middle, so that both ends of the bracket close in. It stays so close to the middle that the bracket is never wider
     # than that of bisection one step earlier. It needs about as many evaluations as the secant method on smooth
-    # functions, and never more than bisection and one. Only the width of the bracket ends the search, so that no single
-    # step, however short, can end it early. The result is the secant point of the last bracket.
+    # functions, and at most one more than bisection. Only the width of the bracket ends the search, so that a short
+    # step cannot end it early. The result is the secant point of the last bracket.
     rising = _direction(bracket)
     half = 0.5 * max(tolerance, _resolution(bracket))
     width = bracket.high - bracket.low
@@ -69,7 +69,7 @@ def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: f
 
 
 def _next_point(bracket: Bracket, truncation: float, reach: float) -> float:
-    """Interpolate, truncate, project: see Algorithm 1 of the paper; `reach` is ε·2^(n - j)."""
+    """Return the next point: interpolate, truncate, project (Algorithm 1); `reach` is ε·2^(n - j)."""
     middle, secant, width = bracket.middle, bracket.secant, bracket.high - bracket.low
     sign = math.copysign(1.0, middle - secant)
     move = truncation * width**2
@@ -87,7 +87,7 @@ def _direction(bracket: Bracket) -> bool:
 
 
 def _resolution(bracket: Bracket) -> float:
-    """Return a width below which there is no double between the ends."""
+    """Return a width below which no double is between the ends."""
     return 4.0 * math.ulp(max(abs(bracket.low), abs(bracket.high)))
 
 
@@ -99,9 +99,9 @@ def expand_bracket(
     high: float,
     at_start: float | None = None,
 ) -> Bracket | None:
-    """Walk from the start in equal steps to the first bracket of a rising function's zero."""
-    # Upwards where the function is negative at the start, else downwards, and no farther than from `low` to `high`.
-    # None where it keeps its sign as far as that. `at_start` is the value at the start, where it is known.
+    """Return the first bracket of a rising function's zero, in equal steps from the start."""
+    # Steps go upwards if the function is negative at the start, else downwards, within `low` and `high`. None if the
+    # sign does not change there. `at_start` is the value at the start, if known.
     at, value = start, function(start) if at_start is None else at_start
     if value == 0.0:
         return Bracket(at, at, value, value)

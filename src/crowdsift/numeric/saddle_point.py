@@ -1,7 +1,7 @@
-"""How unlikely a sum of independent discrete variables is: by a saddle point, for few of them too.
+"""Tail probability of a sum of independent discrete variables, by a saddle-point approximation.
 
 Let K(t) be the cumulant generating function of the sum, t the solution of K'(t) = x, w = √(2(tx - K(t))) and u =
-t√K''(t). The chance of at least x is that of a normal variable of at least r* = w + log(u/w)/w (Barndorff-Nielsen
+t√K''(t). The probability of at least x is that of a normal variable of at least r* = w + log(u/w)/w (Barndorff-Nielsen
 1986), with a relative error far below that of the normal approximation in the tail.
 """
 
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from crowdsift.numeric import Vector
 
 _STEPS = 60
-_NEAR = 1e-3  # of t, below which x is next to the mean and the ratio u/w cancels
-_FAR = 200.0  # of t
+_NEAR = 1e-3  # t below which x is so close to the mean that the ratio u/w cancels
+_FAR = 200.0  # largest t
 
 
 def saddle_point(value: Vector, chance: Vector, x: float) -> float:
     """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it."""
-    # `value`, `chance`: one row per variable: its values and their probabilities, 0 where there are fewer.
+    # `value` and `chance` have one row per variable: its values and their probabilities, padded with 0.
     return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
 
 
@@ -33,7 +33,7 @@ def saddle_points(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     largest = np.bincount(member, top, len(x))
     above = x > mean
     for at in np.flatnonzero(above & (x >= largest - _NEAR)).tolist():
-        rows = member == at  # all at their largest values: this chance is known
+        rows = member == at  # all at their largest values: this probability is exact
         likely = np.where(value[rows] >= top[rows, None], chance[rows], 0.0).sum(axis=1)
         least = max(float(np.exp(np.log(likely).sum())), 1e-300)
         result[at] = max(-NormalDist().inv_cdf(min(least, 0.5)), 0.0)

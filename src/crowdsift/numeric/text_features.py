@@ -1,6 +1,6 @@
-"""Numbers that describe a text: hashed character n-grams, and counts of how hard it is to read.
+"""Numerical features of a text: hashed character n-grams, and measures of readability.
 
-Both are made of the text alone, without a download, and are the same on every machine.
+Both depend on the text alone, need no download, and are equal on every machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdsift.numeric import Vector
 
-_LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
+_LENGTHS = (2, 3, 4, 5)  # lengths of n-grams, with spaces at the ends of the text
 _BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits
 _WORD, _SENTENCE, _VOWELS = (re.compile(r"[^\W\d_]+"), re.compile(r"[.!?]+"), re.compile(r"[aeiouy]+"))
 READABILITY = (
@@ -30,8 +30,8 @@ READABILITY = (
 def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
     """Return signed hashes of character n-grams, one row per text: Σ ±(1 + log count) in `size` columns.
 
-    An n-gram belongs to one column and has one sign, both from its hash, so that those that share a column cancel in
-    the mean (Weinberger et al. 2009).
+    The hash of an n-gram gives its column and its sign, so n-grams that share a column cancel in the mean (Weinberger
+    et al. 2009).
     """
     result = np.zeros((len(texts), size), np.float32)
     for row, text in enumerate(texts):
@@ -43,7 +43,7 @@ def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
 
 
 def readability(texts: Sequence[str]) -> Vector:
-    """Return length of words and sentences, and what else goes with difficulty; see `READABILITY`."""
+    """Return length of words and sentences, and other measures of difficulty; see `READABILITY`."""
     return np.array([_readability(text) for text in texts]).reshape(-1, len(READABILITY))
 
 
@@ -63,7 +63,7 @@ def _readability(text: str) -> list[float]:
 
 
 def _hashes(text: str) -> NDArray[np.uint64]:
-    """Return hashes of all n-grams of the text in small letters, white space as single spaces."""
+    """Return hashes of all n-grams of the text in lower case, with white space as single spaces."""
     plain = f" {' '.join(text.lower().split())} "
     codes = np.frombuffer(plain.encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
     parts = []

@@ -27,15 +27,15 @@ def available_threads() -> int:
 
 
 def thread_count(threads: int | None) -> int:
-    """Return the number asked for, at most as many as there are cores, or else all of them."""
-    # More threads than cores would wait for each other and each take memory for all items.
+    """Return the number requested, but at most the number of cores, which is the default."""
+    # More threads than cores would wait for each other, and each needs memory for all items.
     if threads is None:
         return available_threads()
     return min(whole_number("threads", threads, 1), available_threads())
 
 
 def thread_notes(threads: int | None) -> list[str]:
-    """Return a message where more threads are requested than there are cores."""
+    """Return a message if more threads are requested than there are cores."""
     there = available_threads()
     if threads is None or threads <= there:
         return []
@@ -44,10 +44,10 @@ def thread_notes(threads: int | None) -> list[str]:
 
 @contextmanager
 def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
-    """Limit NumPy's linear algebra to this number of threads inside the block, never to more than before."""
-    # Idle threads of BLAS spin for a while after every long product and take the cores of our own: a fit allows one,
-    # and `dense` of them inside `dense_algebra`. The setting is that of the whole process; calls may overlap in several
-    # threads, and the last to leave puts back what was.
+    """Limit NumPy's linear algebra to this number of threads inside the block, without raising the limit."""
+    # Idle threads of BLAS spin for a while after every long product and compete with ours for cores. So a fit allows
+    # one, and `dense` of them inside `dense_algebra`. The setting belongs to the whole process; calls may overlap in
+    # several threads, and the last one to end restores the original setting.
     limit = _Limit(count, count if dense is None else dense)
     with _LOCK:
         _LIMITS.append(limit)
@@ -62,7 +62,7 @@ def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def dense_algebra() -> Iterator[None]:
-    """Around a dense factorisation: as many threads as the call around it allows for that."""
+    """Allow as many threads in a dense factorisation as the call around it permits."""
     with blas_threads(_LIMITS[-1].dense if _LIMITS else available_threads()):
         yield
 
@@ -85,11 +85,11 @@ def _apply() -> None:
 
 @cache
 def _libraries() -> list[tuple[LibController, int]]:
-    # They are found through a callback of ctypes, in which Python prints exceptions and goes on. Signal handlers run in
-    # the main thread only, so the search runs in another one.
+    # A callback of ctypes finds the libraries, and Python only prints exceptions inside it. Signal handlers run in the
+    # main thread only, so the search runs in another one.
     try:
         from threadpoolctl import ThreadpoolController
-    except ImportError:  # a source tree beside NumPy and torch alone: BLAS keeps its threads
+    except ImportError:  # a source tree with only NumPy and torch: BLAS keeps its threads
         return []
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(ThreadpoolController).result().select(user_api="blas").lib_controllers
@@ -97,7 +97,7 @@ def _libraries() -> list[tuple[LibController, int]]:
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Return the value as an int, if it is a whole number in the range."""
+    """Return the value as an int; raise an error unless it is a whole number in the range."""
     try:
         found = operator.index(value) if not isinstance(value, bool | np.bool_) else None
     except TypeError:
@@ -115,7 +115,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def number(name: str, value: Any) -> float:
-    """Return the value as a float, if it is a finite real number."""
+    """Return the value as a float; raise an error unless it is a finite real number."""
     real = isinstance(value, int | float | np.integer | np.floating)
     if not real or isinstance(value, bool) or not np.isfinite(float(value)):
         raise RequestError(f"{name} must be a finite number, not {_shown(value)}")
@@ -123,7 +123,7 @@ def number(name: str, value: Any) -> float:
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """Return the value, if it is True or False."""
+    """Return the value; raise an error unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise RequestError(f"{name} must be True or False, not {_shown(value)}")
     return bool(value)

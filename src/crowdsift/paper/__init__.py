@@ -1,4 +1,4 @@
-"""The experiments of the paper, each with one command: settings, runs, tables, figures, pages.
+"""The experiments of the paper, one command each: settings, runs, tables, figures, pages.
 
 A new experiment is one new file and one line here.
 """
@@ -33,7 +33,7 @@ def experiment(name: str, options: Options) -> Experiment:
 def requested(
     *, quick: bool = False, seeds: int | None = None, tune: bool = False, data: Path | None = None, fetch: bool = False
 ) -> Options:
-    """Return options as they were asked for: 10 seeds, 2 of a quick run, or as many as given."""
+    """Return the options of a run: 10 seeds, 2 for a quick run, or the given number."""
     if seeds is None:
         seeds = 2 if quick else 10
     return Options(quick, seeds, tune, data, fetch)

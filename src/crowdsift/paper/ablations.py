@@ -1,4 +1,4 @@
-"""What the methods' own settings do: starts, tolerance, priors, alternations."""
+"""Effects of the methods' settings: starts, tolerance, priors, alternations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNED = tuple(tenth / 10 for tenth in range(-10, 11, 2))
 _POSITIVE = tuple(tenth / 10 for tenth in range(0, 11, 2))
 _TOLERANCES = tuple(10.0**-power for power in range(2, 11))
 
-#: What is varied, by method: the hyper-parameter and its values.
+# The hyper-parameter that is varied, with its values, by method.
 GRIDS: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
     "start": {
         "bora-em": ("start_reliability", _SIGNED),
@@ -45,12 +45,12 @@ _WORDS = {
     "item_ridge": "λ_base, the ridge on scores",
     "alternations": "Alternations in an M-step",
 }
-_MIRRORED = ("bora-em", "hbtl")  # whose β may have either sign
+_MIRRORED = ("bora-em", "hbtl")  # methods whose β may have either sign
 _NAMES = ("data", "parameter", "value")
 
 
 class Ablations(RealExperiment):
-    """One hyper-parameter at a time, the others at their defaults."""
+    """One hyper-parameter varied at a time, the others at their defaults."""
 
     name = "ablations"
     title = "Ablations"
@@ -62,7 +62,7 @@ class Ablations(RealExperiment):
         self._defaults: dict[tuple[str, str], NDArray[np.float64]] = {}
 
     def settings(self) -> list[Setting]:
-        """Every value of every parameter; a quick run has every second one, on Passage."""
+        """Return every value of every parameter; a quick run has every second one, on Passage."""
         found: list[Setting] = []
         for data in self.sets[:1] if self.options.quick else self.sets:
             for parameter, methods in GRIDS.items():
@@ -72,7 +72,7 @@ class Ablations(RealExperiment):
         return found
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
-        """Those whose grid has the value."""
+        """Return the methods whose grid has the value."""
         methods = GRIDS[setting["parameter"]]
         return tuple(name for name, (_, grid) in methods.items() if setting["value"] in grid)
 

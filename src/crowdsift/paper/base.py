@@ -1,4 +1,4 @@
-"""What every experiment is: settings, the methods of a setting, and how one setting is run.
+"""The base class of experiments: settings, the methods of a setting, and how one setting is run.
 
 A setting is a flat mapping of names to numbers and texts, one piece of work for one process. It is the same in every
 run of the same version and options, so that finished settings can be kept.
@@ -32,7 +32,7 @@ Setting = Mapping[str, Any]
 Record = dict[str, Any]  # setting, method, figures, seconds, note
 
 EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
-#: The note of a figure that was taken over from the tables of an earlier version.
+# The note of a figure that comes from the tables of an earlier version.
 EARLIER = "of an earlier version"
 METRICS = ("accuracy", "weighted_accuracy", "kendall_tau")
 FIGURES = (*METRICS, *(f"{name}_up_to_sign" for name in METRICS))
@@ -41,7 +41,7 @@ TITLES = {"passage": "Passage", "faceage_subset": "FaceAge, subset", "faceage": 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run was asked for; a folder of results holds those of one set of options."""
+    """The options of a run; a folder of results has one set of options."""
 
     quick: bool = False
     seeds: int = 10
@@ -56,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown of a run: a text in Markdown, its figures, and tables to write as CSV."""
+    """The output of a run: a text in Markdown, its figures, and tables to write as CSV."""
 
     text: str
     figures: Sequence[Figure] = ()
@@ -70,7 +70,7 @@ class Experiment(ABC):
     title: ClassVar[str]
     seeded: ClassVar[bool] = True  # whether it has random numbers, hence seeds
     tunable: ClassVar[bool] = False  # whether penalties can be chosen by left-out votes
-    by_method: ClassVar[bool] = False  # whether methods are shared out too, for few settings
+    by_method: ClassVar[bool] = False  # whether methods run in separate processes, for experiments with few settings
 
     def __init__(self, options: Options) -> None:
         if options.tune and not self.tunable:
@@ -79,7 +79,7 @@ class Experiment(ABC):
 
     @property
     def seeds(self) -> range:
-        """The seeds of every setting."""
+        """Return the seeds of every setting."""
         return range(self.options.seeds if self.seeded else 1)
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Experiment(ABC):
         return 1.0
 
     def inputs(self) -> list[Path]:
-        """Return the files whose content the results depend on."""
+        """Return the files on whose content the results depend."""
         return []
 
     @abstractmethod
@@ -104,10 +104,10 @@ class Experiment(ABC):
 
     @abstractmethod
     def page(self, records: list[Record]) -> Page:
-        """Return what is shown of finished records."""
+        """Return the output for finished records."""
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
-        """Where our default stands against the best of the eight, by parts of the experiment."""
+        """Return the rank of our default among the best of the eight, by parts of the experiment."""
         return {}
 
 
@@ -119,9 +119,9 @@ class _Read:
 
 
 class RealExperiment(Experiment):
-    """An experiment on votes about items whose truth is known; each data set is read once a process."""
+    """An experiment on votes about items with known truth; each process reads a data set once."""
 
-    more: ClassVar[tuple[str, ...]] = ()  # only where they are, unless they are to be downloaded
+    more: ClassVar[tuple[str, ...]] = ()  # used only if present, or if downloads are allowed
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -136,11 +136,11 @@ class RealExperiment(Experiment):
 
     @property
     def sets(self) -> list[str]:
-        """The data sets that are there."""
+        """Return the data sets that are present."""
         return list(self._found)
 
     def inputs(self) -> list[Path]:
-        """Return votes and truth."""
+        """Return the files of votes and truth."""
         return list(dict.fromkeys(path for known in self._found.values() for path in known.files))
 
     def data(self, name: str) -> _Read:
@@ -151,7 +151,7 @@ class RealExperiment(Experiment):
         return self._read[name]
 
     def record(self, setting: Setting, votes: Comparisons, chosen: str | Model, tune: bool = False) -> Record:
-        """Return the record of one method on votes about the items of the data set that the setting names."""
+        """Return the record of one method on votes about the items of the setting's data set."""
         from crowdsift.lab.evaluation import evaluate
 
         known = self.data(setting["data"])
@@ -161,11 +161,11 @@ class RealExperiment(Experiment):
 
 
 def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, str]:
-    """Return a model fitted with one thread, in the form that the votes allow, and what to note."""
+    """Return a model fitted with one thread, in a form that the votes allow, and its notes."""
     from crowdsift.fitting import fit
 
     relaxed, note = chosen.relax(votes)
-    with warnings.catch_warnings():  # what it warns of stands in the note
+    with warnings.catch_warnings():  # the note contains the warnings
         warnings.simplefilter("ignore", UserWarning)
         result = fit(votes, relaxed, threads=1, tune=tune, overall=False)
     return result, "; ".join([*([note] if note else []), *result.warnings])

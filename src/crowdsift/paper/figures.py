@@ -1,4 +1,4 @@
-"""Figures as SVG and PNG: the same records give the same bytes."""
+"""Figures as SVG and PNG: equal records give equal bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crowdsift.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Each method has one colour and marker in all figures; colour-blind readers can distinguish them.
+# Each method has one colour and marker in all figures, chosen to be distinct for colour-blind readers.
 _STYLES = {
     "sift": ("#000000", "o"),
     "bora-em": ("#d55e00", "s"),
@@ -39,7 +39,7 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One method in a panel, with what its figures vary by."""
+    """One method in a panel, with x values and figures."""
 
     method: str
     x: Sequence[float]
@@ -74,7 +74,7 @@ class Figure:
 
         rows = -(-len(self.panels) // self.columns)
         with matplotlib.rc_context():
-            matplotlib.rcdefaults()  # not what the user's own settings say
+            matplotlib.rcdefaults()  # ignores the user's settings
             matplotlib.rcParams.update(cast(Any, _SETTINGS))
             canvas = Canvas(figsize=(3.3 * self.columns, 2.5 * rows + 0.4), layout="constrained")
             axes = canvas.subplots(rows, self.columns, squeeze=False).ravel()
@@ -98,7 +98,7 @@ class Figure:
 
 
 def require_matplotlib() -> None:
-    """Refuse before long work where figures cannot be drawn."""
+    """Raise an error, before long work, if figures cannot be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -106,7 +106,7 @@ def require_matplotlib() -> None:
 
 
 def _fewer_colours(png: io.BytesIO) -> bytes:
-    """Return the same picture in 64 colours, a third of the size."""
+    """Return the picture in 64 colours, a third of the size."""
     from PIL import Image
 
     with Image.open(png) as picture:
@@ -144,7 +144,7 @@ def _draw(axes: Axes, panel: Panel) -> dict[str, Any]:
 
 
 def _ticks(values: list[float]) -> list[float]:
-    """Choose values far enough from each other to be written side by side."""
+    """Return values far enough from each other to be written side by side."""
     if not values or values[0] <= 0:
         return values
     step = (values[-1] / values[0]) ** (1 / 5)

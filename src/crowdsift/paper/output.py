@@ -1,4 +1,4 @@
-"""What a run writes: tidy tables, figures and a page, and how texts and numbers look there."""
+"""The output of a run: tidy tables, figures and a page, and the format of texts and numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from crowdsift._version import __version__
 from crowdsift.io.files import write_folder
 from crowdsift.paper.base import EARLIER, Experiment, Page, Record
 
-FOLDER = "{folder}"  # stands in a page for the way to its figures and tables
+FOLDER = "{folder}"  # replaced in a page by the path to its figures and tables
 Files = dict[str, str | Iterable[bytes]]
 
 
 def write(folder: Path, experiment: Experiment, records: list[Record]) -> list[str]:
-    """Write everything that is shown of a run, all of it or nothing; return the names."""
+    """Write the output of a run, all of it or nothing; return the names."""
     page = experiment.page(records)
     files = content(experiment, records, page)
     text = f"# {experiment.title}\n\n{described(experiment, records)}\n{page.text}"
@@ -44,7 +44,7 @@ def content(experiment: Experiment, records: list[Record], page: Page) -> Files:
 
 
 def described(experiment: Experiment, records: list[Record]) -> str:
-    """Which run this is, in one paragraph."""
+    """Return a paragraph that identifies the run."""
     settings = experiment.settings()
     wanted = fits_wanted(experiment)
     count = len(experiment.seeds)
@@ -62,7 +62,7 @@ def described(experiment: Experiment, records: list[Record]) -> str:
 
 
 def _revisions(records: list[Record]) -> str:
-    """Which revision of the source the fits are of, where they say so (benchmarks.paper does)."""
+    """Return the source revisions of the fits, if they are recorded (benchmarks.paper records them)."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
         if record.get("revision"):
@@ -83,12 +83,12 @@ def _flat(record: Record, figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def share(value: float) -> str:
-    """Return a share or a correlation with four digits, without the zero before the point."""
+    """Return a share or a correlation with four digits, without the zero before the decimal point."""
     return "" if math.isnan(value) else f"{value:.4f}".replace("0.", ".", 1)
 
 
 def beside(ours: float, theirs: float | None, far: bool | None = None, best: bool = False) -> str:
-    """Return our figure, the published one and the difference; ‡ marks a difference that is not chance."""
+    """Return our figure, the published one and the difference; ‡ marks a difference beyond chance."""
     text = share(ours)
     if best:
         text = f"**{text}**"
@@ -99,14 +99,14 @@ def beside(ours: float, theirs: float | None, far: bool | None = None, best: boo
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """Return a table; the first columns hold texts, the others figures."""
+    """Return a table; the first columns are texts, the others figures."""
     marks = ["---" if column < texts else "--:" for column in range(len(head))]
     lines = [head, marks, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def notes(given: Mapping[str, str]) -> str:
-    """Write the notes of methods below a table, each sentence once with its methods."""
+    """Return the notes below a table, each sentence once with its methods."""
     sentences: dict[str, list[str]] = {}
     for method, note in given.items():
         for sentence in filter(None, note.split("; ")):
@@ -123,7 +123,7 @@ def notes(given: Mapping[str, str]) -> str:
 
 
 def figure_link(name: str, title: str) -> str:
-    """Return a figure on a page."""
+    """Return the Markdown of a figure."""
     return f"![{title}]({FOLDER}{name}.png)\n"
 
 

@@ -9,7 +9,7 @@ from crowdsift.paper.output import beside, markdown_table, notes, share
 from crowdsift.paper.summary import Published, Standing, cells, mean_rows, standing
 
 _NAMES = ("data", "penalty")
-_FAR = 0.01  # from the published figure, which has no standard error
+_FAR = 0.01  # distance from the published figure, which has no standard error
 
 
 class Real(RealExperiment):
@@ -23,16 +23,16 @@ class Real(RealExperiment):
     more = ("faceage",)
 
     def settings(self) -> list[Setting]:
-        """Every data set, at the defaults and if asked for with penalties chosen."""
+        """Return every data set, at the defaults and, if requested, with tuned penalties."""
         ways = ("default", "left-out") if self.options.tune else ("default",)
         return [{"data": name, "penalty": way} for name in self.sets for way in ways]
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
-        """All; our default has no penalty to choose."""
+        """Return all methods; our default has no penalty to choose."""
         return (*EIGHT, DEFAULT) if setting["penalty"] == "default" else EIGHT
 
     def cost(self, setting: Setting) -> float:
-        """Return the larger set takes longer, and a choice tries many penalties."""
+        """Return the cost: the larger set takes longer, and tuning tries many penalties."""
         size = {"passage": 1.0, "faceage_subset": 10.0, "faceage": 40.0}[setting["data"]]
         return size * (1.0 if setting["penalty"] == "default" else 30.0)
 
@@ -42,7 +42,7 @@ class Real(RealExperiment):
         return [self.record(setting, votes, name, tune) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
-        """One table a data set, the published figures beside."""
+        """Return one table per data set, with the published figures beside ours."""
         found = cells(records)
         published = Published("real", ("dataset",), self.options.data)
         run = {(*r["setting"].values(), r["method"]): r for r in records}

@@ -1,6 +1,6 @@
 """Run an experiment from its settings to its page, and write the page of all experiments.
 
-Settings run in parallel processes, each with one thread; what is finished is kept at once.
+Settings run in parallel processes, each with one thread; finished records are saved at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from crowdsift.paper.output import FOLDER, Files, content, described, fits_wante
 from crowdsift.paper.store import Store, made_with
 from crowdsift.paper.summary import MARGIN
 
-#: Called with how much of the work is done, of how much, and how many settings of how many.
+# Called with the work done, the total work, and the numbers of finished and of all settings.
 Progress = Callable[[float, float, int, int], None]
 
 _LARGE = 1_000_000  # bytes of a table that is left out
-# What libraries of linear algebra read when they are loaded.
+# Environment variables that libraries of linear algebra read when they are loaded.
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -41,9 +41,9 @@ def reproduce(
     redo: Collection[str] = (),
     progress: Progress | None = None,
 ) -> list[str]:
-    """Run what is not finished of an experiment, then write its tables, figures and page."""
-    # `out`: the folder. It keeps every finished setting; the same call goes on where it was stopped; `redo`: methods
-    # whose results are dropped and made again; "all" empties the folder first, also one of another version or other
+    """Run the unfinished part of an experiment, then write its tables, figures and page."""
+    # `out`: the folder, which stores every finished setting; the same call continues after an interruption. `redo`:
+    # methods whose results are computed again; "all" empties the folder first, even one with another version or other
     # options.
     chosen = experiment(name, options or Options())
     for method in redo:
@@ -60,7 +60,8 @@ def perform(
     redo: Collection[str] = (),
     progress: Progress | None = None,
 ) -> list[str]:
-    """Return the same for an experiment that is made already."""
+    """Run what an experiment lacks, write its output, and return the names of the files."""
+
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:
         run_missing(store, thread_count(jobs), progress)
@@ -68,10 +69,10 @@ def perform(
 
 
 def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: bool = False) -> None:
-    """Write results.md, and beside it results/ with tables and figures, of the runs in a folder."""
-    # `runs`: holds one folder for each experiment, under its name. Those that are missing are named on the page; of
-    # those that are not finished it shows what is there, and says so; `data`, `fetch`: as in the runs: a folder to look
-    # for data sets in first, and whether to download.
+    """Write results.md, and results/ beside it with tables and figures, from the runs in a folder."""
+    # `runs` has one folder for each experiment, under its name. The page names missing experiments, and marks
+    # unfinished ones. `data` and `fetch` are those of the runs: a folder that is searched first for data sets, and
+    # whether to download.
     found = {}
     for name in EXPERIMENTS:
         if (runs / name / "run.json").is_file():
@@ -102,7 +103,7 @@ def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[
 
 
 def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
-    """Write the first lines: where the default beats, ties with or loses to the best of eight."""
+    """Return the first lines: where the default beats, ties with or loses to the best of eight."""
     lines = ["# Results", ""]
     lines.append(
         "`sift`, the default, against the best of the paper's eight methods, picked after the "
@@ -171,7 +172,7 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
             raise
 
 
-_made: dict[tuple[type[Experiment], Options], Experiment] = {}  # in each process
+_made: dict[tuple[type[Experiment], Options], Experiment] = {}  # one per process
 
 
 def _work(kind: type[Experiment], options: Options, setting: Setting, methods: Sequence[str]) -> list[Record]:
@@ -186,7 +187,7 @@ def _start_worker() -> None:
     from multiprocessing import parent_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.simplefilter("ignore")  # what the library warns of stands in the notes
+    warnings.simplefilter("ignore")  # the notes contain the library's warnings
     parent = parent_process()
 
     def end_with_parent() -> None:
@@ -198,7 +199,7 @@ def _start_worker() -> None:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes now: what they are at is not finished, and will be done again."""
+    """End the processes now; their unfinished work will be repeated."""
     workers = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
@@ -226,7 +227,7 @@ def _one_thread_each() -> Iterator[None]:
 def shown(title: str) -> Iterator[Progress]:
     """Yield a function that shows the settings done, the time since the start and the time left.
 
-    The time left is estimated from what settings are expected to cost, not from their number.
+    The time left is estimated from the expected cost of settings, not from their number.
     """
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn

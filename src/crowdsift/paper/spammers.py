@@ -21,7 +21,7 @@ from crowdsift.paper.summary import (
     standing,
 )
 
-#: How many spammers are added, in percent of the workers.
+# The number of spammers, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
 _QUICK: dict[str, dict[str, tuple[int, ...]]] = {
     "passage": dict.fromkeys(KINDS, (20, 80, 233)),
@@ -29,17 +29,17 @@ _QUICK: dict[str, dict[str, tuple[int, ...]]] = {
 }
 _SIZE = {"passage": 1.0, "faceage_subset": 9.0}
 _NAMES = ("data", "kind", "percent")
-_FAR = 0.01  # from the published figure, which has no standard error
+_FAR = 0.01  # distance from the published figure, which has no standard error
 
 
 class Spammers(RealExperiment):
-    """How well the methods hold out against spammers."""
+    """Accuracy of the methods with growing numbers of spammers."""
 
     name = "spammers"
     title = "Spammers added to real votes"
 
     def settings(self) -> list[Setting]:
-        """Return the smaller data set first, each seed by seed, few spammers first."""
+        """Return settings with the smaller data set first, seed by seed, few spammers first."""
         return [
             {"data": data, "kind": kind, "percent": percent, "seed": seed}
             for data in self.sets
@@ -53,7 +53,7 @@ class Spammers(RealExperiment):
         return float(_SIZE[setting["data"]] * (1.0 + setting["percent"] / 100.0))
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """Methods on votes with spammers; all see the same."""
+        """Return records of methods on votes with spammers, the same votes for all."""
         from crowdsift.lab.spam import add_spammers
 
         votes = self.data(setting["data"]).votes
@@ -61,7 +61,7 @@ class Spammers(RealExperiment):
         return [self.record(setting, spammed, name) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
-        """One table a data set and kind, the published figures beside where the data are theirs."""
+        """Return one table per data set and kind, with published figures for the paper's data."""
         found = cells(records)
         published = Published("spammers", ("dataset", "kind", "added_percent"), self.options.data)
         parts = [_INTRODUCTION if published.there else MISSING]
@@ -80,7 +80,7 @@ class Spammers(RealExperiment):
         return Page("\n".join(parts), figures, {"means": mean_rows(found, _NAMES, published.figure)})
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
-        """Each data set by itself, as returned and up to sign."""
+        """Return the standing on each data set, as returned and up to sign."""
         found = cells(records)
         result = {}
         for data in self.sets:

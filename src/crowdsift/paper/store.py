@@ -1,8 +1,8 @@
-"""Finished settings, kept in a folder so that a run that was stopped goes on where it was.
+"""Finished settings, saved in a folder so that an interrupted run can continue.
 
-``run.json`` says what the folder holds, ``finished.jsonl`` has one line per method and setting, added the moment it is
-done. A line that was cut off when the run was killed is dropped. All tables are made of these two, in the order of the
-settings and not of their completion.
+``run.json`` describes the folder; ``finished.jsonl`` has one line per method and setting, added when it is done. A line
+that was cut off when the run was killed is dropped. All tables are made from these two, in the order of the settings
+and not of their completion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Store:
 
     @contextlib.contextmanager
     def opened(self, redo: Collection[str] = ()) -> Iterator[Store]:
-        """Take the folder for this run: check that it fits, read it, forget what to redo."""
+        """Open the folder for this run: check that it matches, read it, drop the methods to redo."""
         require_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / ".lock", self.folder):
@@ -46,7 +46,7 @@ class Store:
             yield self
 
     def add(self, records: list[Record]) -> None:
-        """Keep the records of a setting that is done."""
+        """Save the records of a finished setting."""
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         with (self.folder / _FINISHED).open("a", encoding="utf-8") as file:
             file.write(lines)
@@ -61,7 +61,7 @@ class Store:
         return tuple(name for name in methods if _key(setting, name) not in self._records)
 
     def records(self) -> list[Record]:
-        """Return what is done of what was asked for, in the order of the settings and methods."""
+        """Return the finished part of the request, in the order of the settings and methods."""
         keys = [
             _key(setting, method)
             for setting in self.experiment.settings()
@@ -70,13 +70,13 @@ class Store:
         return [self._records[key] for key in keys if key in self._records]
 
     def hold(self, records: list[Record]) -> None:
-        """Keep these records and no others."""
+        """Replace all records by these."""
         self._records = {_key(record["setting"], record["method"]): record for record in records}
         lines = [json.dumps(record, ensure_ascii=False) for record in self._records.values()]
         write_folder(self.folder, {_FINISHED: "".join(line + "\n" for line in lines)})
 
     def _claim(self, anew: bool) -> None:
-        """Refuse a folder of something else; else write what it holds from now on."""
+        """Raise an error for a folder with other content; otherwise write the description of this run."""
         wanted = self._identity()
         path = self.folder / _RUN
         found = _read_json(path) if path.exists() else None
@@ -94,7 +94,7 @@ class Store:
     def _compare(self, found: dict[str, Any], wanted: dict[str, Any], anew: bool) -> None:
         different = [name for name in wanted if found.get(name) != wanted[name]]
         there = found.get("seeds", 0)
-        if not isinstance(there, int) or wanted["seeds"] >= there:  # more seeds go on from there
+        if not isinstance(there, int) or wanted["seeds"] >= there:  # a run with more seeds continues from these
             different = [name for name in different if name != "seeds"]
         if anew and "experiment" not in different:
             return
@@ -137,12 +137,12 @@ class Store:
                 raise RequestError(f"{path}, line {number}: damaged; remove that line, and it is done again") from None
 
     def _forget(self, methods: Collection[str]) -> None:
-        """Drop what some methods have done, so that they alone are run again."""
+        """Drop the records of some methods, so that only they run again."""
         self.hold([each for each in self._records.values() if each["method"] not in methods])
 
 
 def made_with(folder: Path, data: Path | None = None, fetch: bool = False) -> Options:
-    """Return the options that a folder was made with."""
+    """Return the options with which a folder was made."""
     path = folder / _RUN
     found = _read_json(path)
     try:
@@ -156,7 +156,7 @@ def _key(setting: Setting, method: str) -> str:
 
 
 def _checked(record: Any) -> Record:
-    """Return a record with all that tables are made of; else a TypeError, or a KeyError."""
+    """Return a record with all fields that tables need; raise TypeError or KeyError for others."""
     kinds: dict[str, type | tuple[type, ...]] = {
         "setting": dict,
         "method": str,
@@ -195,7 +195,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def _locked(path: Path, folder: Path) -> Iterator[None]:
     with path.open("w") as file:
-        if sys.platform == "win32":  # no such locks on this system
+        if sys.platform == "win32":  # this system has no such locks
             yield
             return
         import fcntl

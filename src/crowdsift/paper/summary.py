@@ -1,4 +1,4 @@
-"""Means over seeds, which method is best, and the paper's figures, beside which ours are put."""
+"""Means over seeds, the best methods, and comparison with the paper's figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from crowdsift.paper.base import DEFAULT, EIGHT, FIGURES, METRICS, Record
 
 MARGIN = 0.001  # accuracies closer than this are a tie
 
-# The paper turns the scores of these by the truth, so that their published figures are up to sign; those of the other
-# three are as returned.
+# For these methods the paper chooses the sign of the scores by the truth, so their published figures are up to sign;
+# for the other three they are as returned.
 _TURNED = ("crowd-bt", "factor-bt", "htcv", "hbtl", "bora-em", DEFAULT)
 
 Key = tuple[Any, ...]
@@ -28,16 +28,16 @@ class Cell:
 
     @property
     def seeds(self) -> int:
-        """How many seeds are there."""
+        """Return the number of seeds."""
         return max((len(found) for found in self.values.values()), default=0)
 
     def mean(self, figure: str) -> float:
-        """Return the mean over seeds; NaN where there is none."""
+        """Return the mean over seeds; NaN if there is none."""
         found = self.values.get(figure, [])
         return math.fsum(found) / len(found) if found else math.nan
 
     def sd(self, figure: str) -> float:
-        """Return the standard deviation over seeds; NaN of fewer than two."""
+        """Return the standard deviation over seeds; NaN for fewer than two."""
         found = self.values.get(figure, [])
         if len(found) < 2:
             return math.nan
@@ -45,12 +45,12 @@ class Cell:
         return math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (len(found) - 1))
 
     def standard_error(self, figure: str) -> float:
-        """Of the mean."""
+        """Return the standard error of the mean."""
         return self.sd(figure) / math.sqrt(max(len(self.values.get(figure, [])), 1))
 
 
 def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
-    """By setting without its seed, in the order of the records, then by method."""
+    """Return cells by setting without its seed, in the order of the records, then by method."""
     found: dict[Key, dict[str, Cell]] = {}
     for record in records:
         key = tuple(value for name, value in record["setting"].items() if name != "seed")
@@ -62,7 +62,7 @@ def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
 
 
 def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
-    """Return how many seeds stand behind the means of each method, and how far chance moves these."""
+    """Return a sentence on the number of seeds behind the means, and on their standard errors."""
     by_text: dict[str, list[str]] = {}
     for method in dict.fromkeys(name for methods in found.values() for name in methods):
         mine = [methods[method] for methods in found.values() if method in methods]
@@ -79,7 +79,7 @@ def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
 
 
 def like_published(method: str, metric: str) -> str:
-    """Return the figure of ours that the paper's is comparable with."""
+    """Return our figure that corresponds to the paper's."""
     return f"{metric}_up_to_sign" if method in _TURNED else metric
 
 
@@ -88,8 +88,8 @@ def mean_rows(
     names: Sequence[str],
     published: Callable[[Key, str, str], tuple[float, float] | None],
 ) -> list[dict[str, Any]]:
-    """One row per setting and method: means, deviations, and the published figure beside."""
-    # `published` gives the mean and the standard deviation (or NaN) of a metric.
+    """Return one row per setting and method: means, deviations, and the published figure."""
+    # `published` returns the mean and the standard deviation (or NaN) of a metric.
     rows = []
     for key, methods in found.items():
         for method, cell in methods.items():
@@ -108,7 +108,7 @@ def mean_rows(
 
 @dataclass(frozen=True)
 class Standing:
-    """In how many settings our default beats, ties with and loses to the best of the eight."""
+    """The number of settings in which our default beats, ties with and loses to the best of the eight."""
 
     beats: int = 0
     ties: int = 0
@@ -119,14 +119,14 @@ class Standing:
 
     @property
     def settings(self) -> int:
-        """How many settings there are."""
+        """Return the number of settings."""
         return self.beats + self.ties + self.loses
 
 
 def standing(
     found: dict[Key, dict[str, Cell]], figure: str | Callable[[Key], str] = "accuracy", rivals: Sequence[str] = EIGHT
 ) -> Standing:
-    """Compare the means, setting by setting; the best rival is picked after the fact."""
+    """Compare the means, setting by setting; the best rival is chosen after the fact."""
     counts = {"beats": 0, "ties": 0, "loses": 0}
     for key, methods in found.items():
         name = figure if isinstance(figure, str) else figure(key)
@@ -155,7 +155,7 @@ _METHODS = {
     "BoRaEM": "bora-em",
 }
 _METRICS = {"accuracy": "acc", "weighted_accuracy": "wacc", "kendall_tau": "tau"}
-_SEEDS = 10  # over which its means were taken
+_SEEDS = 10  # seeds of the paper's means
 
 
 class Published:
@@ -167,7 +167,7 @@ class Published:
         self._rows = {(tuple(row[c] for c in columns), _METHODS[row["method"]]): row for row in rows or []}
 
     def figure(self, key: Key, method: str, metric: str) -> tuple[float, float] | None:
-        """Return mean and standard deviation (NaN where none was published)."""
+        """Return mean and standard deviation, NaN if none was published."""
         row = self._rows.get((tuple(str(part) for part in key), method))
         name = _METRICS[metric]
         if row is None or not row[name]:

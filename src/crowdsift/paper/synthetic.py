@@ -1,4 +1,4 @@
-"""The six sweeps over simulated crowds: more workers, comparisons or items, β in two ranges."""
+"""The six sweeps over simulated crowds: more workers, comparisons or items, with two ranges of β."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from crowdsift.paper.summary import (
     standing,
 )
 
-#: Its name among the methods of an experiment; it is none of `crowdsift.models.MODELS`.
+# A name among the methods of an experiment; it is not in `crowdsift.models.MODELS`.
 ORACLE = "oracle"
 
-_SCORE_VARIANCE = 3.0  # of scores that are uniform on [-3, 3], as simulations draw them
+_SCORE_VARIANCE = 3.0  # variance of scores that are uniform on [-3, 3], as in simulations
 _ORACLE_STEPS = 50
 _NEAR = 2.0  # standard errors
 _COMPARED = (
@@ -53,7 +53,7 @@ _WHY = (
     "which differs most if votes are few.\n"
 )
 
-#: What is held and what varies, as in the paper: items, workers, comparisons of every point.
+# Fixed and varying numbers, as in the paper: items, workers, comparisons of every point.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "workers": tuple(
         (200, workers, 25_000) for workers in (500, 1000, 2000, 3000, 4000, 5000, 5500, 6000, 8000, 10_000)
@@ -64,7 +64,7 @@ SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
     ),
     "items": tuple((items, 1000, 20_000) for items in (50, 100, 250, 500, 1000, 2000, 2250, 2500)),
 }
-#: The ranges of the reliability.
+# The ranges of the reliability.
 RANGES: dict[str, tuple[float, float]] = {"[-1,1]": (-1.0, 1.0), "[0,1]": (0.0, 1.0)}
 
 _NAMES = ("beta", "sweep", "items", "workers", "comparisons")
@@ -84,7 +84,7 @@ class Synthetic(Experiment):
     title = "Simulated crowds"
 
     def settings(self) -> list[Setting]:
-        """Seed by seed, so that a run that is cut short has seen every point."""
+        """Return settings seed by seed, so that an interrupted run has seen every point."""
         return [
             {"beta": beta, "sweep": sweep, "items": items, "workers": workers, "comparisons": comparisons, "seed": seed}
             for seed in self.seeds
@@ -101,7 +101,7 @@ class Synthetic(Experiment):
         return points
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
-        """All, and who knows every reliability beside."""
+        """Return all methods, and the oracle that knows every reliability."""
         return (*EIGHT, DEFAULT, ORACLE)
 
     def cost(self, setting: Setting) -> float:
@@ -158,12 +158,12 @@ class Synthetic(Experiment):
 
 
 def judged_by(key: Key, metric: str = "accuracy") -> str:
-    """Up to sign for all methods where half the workers are adversaries, else as returned."""
+    """Return the name of the figure to compare: up to sign if half the workers are adversaries."""
     return metric if RANGES[key[0]][0] >= 0 else f"{metric}_up_to_sign"
 
 
 def _agreement(found: dict[Key, dict[str, Cell]], published: Published) -> str:
-    """Return how often the published mean is within two standard errors, method by method."""
+    """Return how often the published mean is within two standard errors, by method."""
     if not published.there:
         return MISSING
     rows = []
@@ -188,7 +188,7 @@ def _gap(key: Key, method: str, cell: Cell, published: Published) -> float:
 
 
 def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
-    """Where bora-em is farther from the published mean, and whether the other methods are too."""
+    """Return where bora-em is farther from the published mean, and whether other methods are as well."""
     lines, alike = [], 0
     for key, methods in found.items():
         cell = methods.get("bora-em", Cell({}))
@@ -214,7 +214,7 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
 
 
 def _other_gap(key: Key, methods: dict[str, Cell], published: Published) -> float:
-    """Return the others' median difference; with β in [-1, 1], of those whose sign is turned."""
+    """Return the others' median difference; with β in [-1, 1], for those whose sign is chosen."""
     turned = judged_by(key) != "accuracy"
     gaps = [
         _gap(key, name, cell, published)
@@ -277,7 +277,7 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
 
 def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     """Return the most probable scores, given every worker's true β and the scores' variance."""
-    # Maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6 by Newton's method; it is concave.
+    # Newton's method maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6, which is concave.
     count = len(drawn.scores)
     first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)
     slope = drawn.reliability[drawn.worker]
@@ -299,7 +299,7 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
 def _solved(
     one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64], rhs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Solve for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
+    """Return the solution for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
     count = len(rhs)
 
     def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
