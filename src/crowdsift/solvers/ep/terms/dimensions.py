@@ -47,6 +47,7 @@ _HELD = 6  # iterations with these probabilities
 _LANCZOS, _COLUMNS = 14, 8  # steps of the residual test (half of them for a part of the votes), and its columns
 _TESTED, _TESTED_EACH = 100_000, 10  # least votes of that test: in all, and per item
 _BEYOND_CHANCE = 3.5  # standard deviations above chance of an eigenvalue from which on another dimension is tried
+_NOT_BY_CHANCE = 2.0  # ... below which half of the steps are enough to give up
 
 
 class Dimensions(Term):
@@ -369,10 +370,10 @@ def resumed(setting: Setting, state: State) -> State:
     return run(setting, replace(state, crowd=state.crowd._replace(log_shares=_NOBODY)))
 
 
-def beyond_chance(values: Vector) -> bool:
+def beyond_chance(values: Vector, by: float = _BEYOND_CHANCE) -> bool:
     """Return whether the first eigenvalue clearly exceeds the others, which arise by chance."""
     chance = values[1:]
-    return bool(values[0] > chance.mean() + _BEYOND_CHANCE * chance.std(ddof=1))
+    return bool(values[0] > chance.mean() + by * chance.std(ddof=1))
 
 
 def _some(setting: Setting, loads: Vector) -> Vector | None:
@@ -397,8 +398,12 @@ def leading_residual(
     start = arbitrary(K) * np.ones_like(degrees)  # on the device, where degrees are there
     q = np.stack([np.roll(start, c) for c in range(count)], axis=1) * (scale > 0)
     q = q / np.maximum(np.linalg.norm(q, axis=0), 1e-300)
-    basis, alphas, betas = [q], [], []
-    for _ in range(min(steps, K - 1)):
+    basis: list[Vector] = [q]
+    alphas: list[Vector] = []
+    betas: list[Vector] = []
+    for step in range(min(steps, K - 1)):
+        if step == _LANCZOS // 2 and not beyond_chance(_ritz(alphas, betas)[0][:, -1], _NOT_BY_CHANCE):
+            break
         w = scale * operator.multiply(scale * basis[-1])
         alphas.append((w * basis[-1]).sum(axis=0))
         for each in basis + basis:
@@ -406,14 +411,18 @@ def leading_residual(
         size = np.linalg.norm(w, axis=0)
         betas.append(size)
         basis.append(w / np.maximum(size, 1e-300))
-    values, direction = np.zeros(count), np.zeros(K)
-    for c in range(count):
-        off = [each[c] for each in betas[: len(alphas) - 1]]
-        T = np.diag([each[c] for each in alphas]) + np.diag(off, 1) + np.diag(off, -1)
-        found, vectors = np.linalg.eigh(T)
-        values[c] = found[-1]
-        if c == 0:
-            parts = zip(vectors[:, -1], basis, strict=False)
-            direction = scale[:, 0] * sum(part * each[:, 0] for part, each in parts)
+    values, vectors = _ritz(alphas, betas)
+    direction = scale[:, 0] * sum(part * each[:, 0] for part, each in zip(vectors[0, :, -1], basis, strict=False))
     direction = direction - direction.mean()
-    return direction / max(float(np.sqrt(np.mean(direction**2))), 1e-300), values
+    return direction / max(float(np.sqrt(np.mean(direction**2))), 1e-300), values[:, -1]
+
+
+def _ritz(alphas: list[Vector], betas: list[Vector]) -> tuple[Vector, Vector]:
+    """Return the eigenvalues and eigenvectors of the tridiagonal matrix of every column."""
+    at = np.arange(len(alphas))
+    T = np.zeros((len(alphas[0]), len(at), len(at)))
+    T[:, at, at] = np.stack(alphas, axis=1)
+    if len(at) > 1:
+        T[:, at[1:], at[:-1]] = np.stack(betas[: len(at) - 1], axis=1)
+    values, vectors = np.linalg.eigh(T)
+    return np.asarray(values), np.asarray(vectors)
