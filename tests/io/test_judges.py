@@ -620,3 +620,23 @@ def test_preferences_are_rounded_into_their_range(tmp_path: Path) -> None:
     assert outcomes(write(tmp_path / "annotations.json", rows)) == [0, 1]
     with pytest.raises(InputError, match="between 1 and 2"):
         crowdsift.read(write(tmp_path / "annotations.json", [alpaca(2.001)]))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_files_of_judges_as_frames(tmp_path: Path, kind: str) -> None:
+    library = pytest.importorskip(kind)
+    panda = {"cmp_key": "m_n", "response1": "a", "response2": "b", "annotator1": 1, "annotator2": 2, "idx": 0}
+    games = {"model": "m", "judge": "j", "games": [{"score": "A>B"}, {"score": "B>>A"}]}
+    for rows in ([panda, {**panda, "annotator1": 0}], [games, games], [verdict("1", True), verdict("2", False)]):
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        frame = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[kind]
+        votes = crowdsift.read(getattr(library, frame)(columns))
+        expected = crowdsift.read(write(tmp_path / "votes.json", rows))
+        assert line(votes) == line(expected)
+        for name in ("first", "second", "outcome", "weight"):
+            assert getattr(votes, name).tolist() == getattr(expected, name).tolist()
+
+
+def test_preferences_in_a_column_of_outcomes() -> None:
+    votes = {"first": ["a", "b", "c"], "second": ["b", "c", "a"], "outcome": [1, 1.5, 2], "worker": ["x", "y", "z"]}
+    assert outcomes(votes) == [1, 0.5, 0]

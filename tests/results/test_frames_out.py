@@ -95,8 +95,9 @@ def test_plots_can_be_imported() -> None:
 def test_texts_as_a_mapping_of_columns() -> None:
     texts = {label: f"text {label} " * 3 for label in DRAWN.items.tolist()}
     columns = {"item": list(texts), "text": list(texts.values())}
-    by_item, by_column = (crowdsift.fit(rows(), item_text=each) for each in (texts, columns))
-    np.testing.assert_array_equal(by_item.items["score"], by_column.items["score"])
+    by_item = crowdsift.fit(rows(), item_text=texts)
+    for each in (columns, {"id": columns["item"], "body": columns["text"]}):
+        np.testing.assert_array_equal(by_item.items["score"], crowdsift.fit(rows(), item_text=each).items["score"])
     pandas = pytest.importorskip("pandas")
     frame = crowdsift.fit(rows(), item_text=pandas.DataFrame(columns))
     np.testing.assert_array_equal(by_item.items["score"], frame.items["score"])

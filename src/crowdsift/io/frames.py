@@ -65,7 +65,7 @@ class FrameSource(Source):
     _kept: NDArray[np.bool_] | None = None
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        self._given = self._frame = frame
         self._cut: dict[str, Callable[[Any], str | None]] = {}
         self.names = tuple(frame.collect_schema().names())
         kind = frame.implementation
@@ -78,10 +78,10 @@ class FrameSource(Source):
     ) -> int:
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         if condition:
-            if hasattr(self._frame, "collect"):
-                self._frame = self._frame.collect()
-            self._kept = meets(self._frame.to_native(), condition)
-        self._frame = self._frame.select(*dict.fromkeys([*wanted, *replies, *prompts]))
+            if hasattr(self._given, "collect"):
+                self._given = self._given.collect()
+            self._kept = meets(self._given.to_native(), condition)
+        self._frame = self._given.select(*dict.fromkeys([*wanted, *replies, *prompts]))
         if hasattr(self._frame, "collect"):
             self._frame = self._frame.collect()
         return len(self._frame)
@@ -163,6 +163,12 @@ def _refuse_nanoseconds(series: Any) -> None:
 
 def source_of(source: Any) -> Source:
     """Return a table for any object in memory that can contain votes."""
+    of_datasets = type(source).__module__.startswith("datasets.")
+    if of_datasets and (isinstance(source, Mapping) or not hasattr(source, "__len__")):
+        raise RequestError(
+            f"votes cannot be read from a {type(source).__name__} of Hugging Face; give a Dataset: of a DatasetDict a "
+            "split, as votes['train'], of an IterableDataset datasets.Dataset.from_list(list(votes))"
+        )
     if isinstance(source, Mapping):
         return MemorySource(source)
     if isinstance(source, np.ndarray) and source.dtype.names:
@@ -173,7 +179,7 @@ def source_of(source: Any) -> Source:
         return _source_of_list(source)
     if type(source).__name__ == "DuckDBPyRelation":
         return _source_of_relation(source)
-    if type(source).__module__.startswith("datasets.") and hasattr(source, "with_format"):
+    if of_datasets and hasattr(source, "with_format"):
         found = source_of(source.with_format("arrow")[:])  # a Hugging Face dataset, with its selection of rows
         found.backend = "datasets"
         return found

@@ -483,7 +483,7 @@ def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
     else:
         given = np.asarray(table.numbers(column), np.float64)
         values = set(np.unique(given)[:4].tolist())
-        first, second = (1.0, 2.0) if values == {1.0, 2.0} else (1.0, 0.0)
+        first, second = (1.0, 2.0) if values in ({1.0, 2.0}, {1.0, 1.5, 2.0}) else (1.0, 0.0)
         second = -1.0 if values in ({-1.0, 1.0}, {-1.0, 0.0, 1.0}) else second
     outcome = (given - second) / (first - second)
     inside = np.abs(outcome - 0.5) <= 0.5 + (_ROUNDING if form.span else 0.0)
