@@ -2,10 +2,11 @@
 
 Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME] [--most N]``.
 
-``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer is
-a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after every
-vote. Truth is the ranking by all votes. ``plan``: studies with a known truth; is the number of votes that each needs in
-the interval stated before? ``load``: 50 judges and 3,000 votes. ``kills``: kill -9 at random moments.
+``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer
+is a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after
+every vote, and beyond 2,000 votes after each further 2 %. Truth is the ranking by all votes. ``plan``: studies with a
+known truth; is the number of votes that each needs in the interval stated before? ``load``: 50 judges and 3,000
+votes. ``kills``: kill -9 at random moments.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -28,8 +30,9 @@ import numpy as np
 import crowdsift
 from benchmarks.ask_server import Client, Server
 from benchmarks.data import data_folder
+from crowdsift.votes.comparisons import Comparisons
 
-MOST = 8_000  # votes of a replay
+MOST, EVERY = 1_000_000, 2_000  # votes of a replay at most, and up to where it is looked at after every vote
 DATA: dict[str, dict[str, Any]] = {
     "cola": {
         "votes": "cj_luckett2018_cola.csv",
@@ -38,27 +41,26 @@ DATA: dict[str, dict[str, Any]] = {
     "mtbench": {"votes": "mtbench.csv"},
     "ppr": {"votes": "ppr.csv.gz", "where": "panel = 'human'"},
 }
-Draw = Callable[[np.random.Generator, int, int], tuple[float, Any]]
+Draw = Callable[[np.random.Generator, int, int, int], np.ndarray]
 
 
-def recorded(name: str) -> tuple[list[Any], list[Any], np.ndarray, Draw]:
-    """Items, workers, the true order, and a function that draws a vote on a pair."""
+def recorded(name: str) -> tuple[list[Any], np.ndarray, Draw]:
+    """Items, the true order, and a function that draws votes on a pair."""
     options = dict(DATA[name])
     votes = crowdsift.read(data_folder() / options.pop("votes"), **options)
-    table: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    rows = zip(votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, strict=True)
-    for a, b, outcome, worker, weight in rows:
+    table: dict[tuple[int, int], list[float]] = {}
+    for a, b, outcome, weight in zip(votes.first, votes.second, votes.outcome, votes.weight, strict=True):
         for _ in range(round(float(weight))):
-            table.setdefault((int(a), int(b)), []).append((float(outcome), int(worker)))
-            table.setdefault((int(b), int(a)), []).append((1.0 - float(outcome), int(worker)))
+            table.setdefault((int(a), int(b)), []).append(float(outcome))
+            table.setdefault((int(b), int(a)), []).append(1.0 - float(outcome))
     order = np.argsort(-crowdsift.fit(votes).scores_of(votes.items), kind="stable")
 
-    def draw(random: np.random.Generator, a: int, b: int) -> tuple[float, Any]:
-        held = table[a, b]
-        outcome, worker = held[int(random.integers(len(held)))]
-        return outcome, votes.workers[worker]
+    held = {pair: np.array(outcomes) for pair, outcomes in table.items()}
 
-    return votes.items.tolist(), votes.workers.tolist(), order, draw
+    def draw(random: np.random.Generator, a: int, b: int, votes: int) -> np.ndarray:
+        return held[a, b][random.integers(len(held[a, b]), size=votes)]
+
+    return votes.items.tolist(), order, draw
 
 
 def study(
@@ -67,32 +69,59 @@ def study(
     goal: str,
     arm: str,
     seed: int,
-    workers: Any = (),
-    confidence: float = 0.95,
     most: int = MOST,
+    given: Counter[tuple[int, int, float]] | None = None,
 ) -> tuple[int, list[int]]:
-    """Votes until the goal is settled (or MOST), and the items claimed."""
+    """Votes until the goal is settled (or `most`), and the items claimed.
+
+    `given` are votes with which it begins, by pair and outcome. A study is looked at after every vote up to EVERY
+    votes, then after each further 2 %: up to 40 pairs are chosen at a time, each is asked several times, and all
+    votes are fitted again.
+    """
     random = np.random.default_rng([seed, 11])
-    selector = crowdsift.Selector(items=items, workers=workers, goal=goal, seed=seed, threads=1)
     code = {label: number for number, label in enumerate(items)}
+    given = Counter() if given is None else given
+    votes = given.total()
+    before = _summed(items, given) if votes else None
+    selector = crowdsift.Selector(before, items=items, goal=goal, seed=seed, threads=1)
     assert selector.items.tolist() == items
-    state = selector.stopping(confidence=confidence)
-    votes = 0
+    state = selector.stopping()
+    one, two = np.triu_indices(len(items), 1)
     while votes < most and not state.settled:
-        votes += 1
+        size = 1 if votes < EVERY else votes // 50
         if arm == "random":
-            a, b = (int(x) for x in random.choice(len(items), 2, replace=False))
+            pairs = [(int(one[i]), int(two[i])) for i in random.integers(len(one), size=size)]
         else:
-            asked = selector.choose(1)
-            a, b = code[asked["first"][0]], code[asked["second"][0]]
-        outcome, worker = draw(random, a, b)
-        selector.add(items[a], items[b], worker if workers else None, outcome)
-        state = selector.stopping(confidence=confidence)
+            found = selector.choose(min(size, 40))
+            pairs = [(code[a], code[b]) for a, b in zip(found["first"], found["second"], strict=True)]
+            pairs = (pairs * (size // len(pairs) + 1))[:size]
+        drawn = [(a, b, y) for (a, b), n in Counter(pairs).items() for y in draw(random, a, b, n).tolist()]
+        given.update(drawn)
+        votes += size
+        if size == 1:
+            selector.add(items[drawn[0][0]], items[drawn[0][1]], outcome=drawn[0][2])
+        else:
+            selector = crowdsift.Selector(_summed(items, given), items=items, goal=goal, seed=votes, threads=1)
+        state = selector.stopping()
     return votes, state.claim.tolist() if state.settled else []
 
 
+def _summed(items: list[Any], given: Counter[tuple[int, int, float]]) -> Comparisons:
+    first, second, outcome = (np.array(column) for column in zip(*given, strict=True))
+    return Comparisons.from_codes(
+        first.astype(np.uint32),
+        second.astype(np.uint32),
+        outcome=outcome,
+        weight=np.array(list(given.values()), dtype=np.float64),
+        items=np.array(items, dtype=object),
+        workers=np.array([None], dtype=object),
+        threads=1,
+        summed=True,
+    )
+
+
 def _replayed(name: str, goal: str, arm: str, most: int, seed: int) -> tuple[int, bool]:
-    items, _, order, draw = _cached(name)
+    items, order, draw = _cached(name)
     votes, claim = study(items, draw, goal, arm, seed, most=most)
     top = 1 if goal == "first" else 3
     return votes, bool(claim) and set(claim) != set(order[:top].tolist())
@@ -129,38 +158,33 @@ def replay(names: list[str], runs: int, goals: list[str], processes: int, most: 
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
-PLANNED, BEFORE, PLAN_ITEMS = 1_500, 40, 4  # most further votes, votes before the plan, items
+BEFORE, PLAN_ITEMS = 40, 4  # votes before the plan, items
 
 
 def _planned(seed: int) -> tuple[int, int, int, int] | None:
-    """Return the interval and the median of a plan, and the need of the study; None for intervals that reach the cap.
+    """Return the interval and the median of a plan, and the need of the study; None if it is settled at the outset.
 
-    The truth is drawn from what a plan assumes before any vote. Studies are left out by their plans alone, so that the
-    others must lie within their intervals as often as is stated.
+    The truth is drawn from what a plan assumes before any vote.
     """
     random = np.random.default_rng([seed, 3])
+    items = list(range(PLAN_ITEMS))
     truth = random.standard_normal(PLAN_ITEMS)
-    selector = crowdsift.Selector(items=range(PLAN_ITEMS), goal="first", seed=seed, threads=1)
 
-    def vote(a: int, b: int) -> None:
-        selector.add(a, b, None, float(random.random() < 1.0 / (1.0 + np.exp(truth[b] - truth[a]))))
+    def draw(random: np.random.Generator, a: int, b: int, votes: int) -> np.ndarray:
+        return np.asarray(random.random(votes) < 1.0 / (1.0 + np.exp(truth[b] - truth[a])), dtype=float)
 
-    for _ in range(BEFORE):
-        vote(*(int(x) for x in random.choice(PLAN_ITEMS, 2, replace=False)))
-    selector.refit()
-    low, middle, high = crowdsift.plan(selector, goal="first", runs=39, most=PLANNED, seed=seed).interval
-    if high >= PLANNED or high == 0:
+    before = [tuple(random.choice(PLAN_ITEMS, 2, replace=False).tolist()) for _ in range(BEFORE)]
+    given = Counter((a, b, float(draw(random, a, b, 1)[0])) for a, b in before)
+    selector = crowdsift.Selector(_summed(items, given), items=items, goal="first", threads=1)
+    low, middle, high = crowdsift.plan(selector, goal="first", runs=39, most=MOST, seed=seed).interval
+    if high == 0:
         return None
-    need = 0
-    while not selector.stopping().settled and need < 20 * PLANNED:
-        asked = selector.choose(1)
-        vote(int(asked["first"][0]), int(asked["second"][0]))
-        need += 1
-    return low, middle, high, need
+    votes, _ = study(items, draw, "first", "chosen", seed, given=given)
+    return low, middle, high, votes - BEFORE
 
 
 def plans(runs: int, processes: int) -> None:
-    """Print how often the need was in the interval, in the first `runs` studies whose interval ends below the cap."""
+    """Print how often the need was in the interval, in the first `runs` studies that are not settled at the outset."""
     with ProcessPoolExecutor(processes) as pool:
         found: list[tuple[int, int, int, int]] = []
         tried = 0
@@ -168,11 +192,13 @@ def plans(runs: int, processes: int) -> None:
             seeds = range(tried, tried + 4 * processes)
             found += [each for each in pool.map(_planned, seeds) if each is not None]
             tried += len(seeds)
-            low, middle, high, need = np.array(found[:runs] or [(0, 0, 0, 0)]).T
+            low, middle, high, need = np.array(found[:runs]).T
             print(
                 f"plan: of {len(found[:runs])} studies (of {tried}) the need was in the 90 % interval in "
                 f"{int(((low <= need) & (need <= high)).sum())}, below in {int((need < low).sum())}, above in "
-                f"{int((need > high).sum())}; below the median in {int((need < middle).sum())}",
+                f"{int((need > high).sum())}; below the median in {int((need < middle).sum())}; "
+                f"not settled by {MOST:,} {int((need >= MOST - BEFORE).sum())}, intervals that end there "
+                f"{int((high >= MOST).sum())}",
                 flush=True,
             )
 

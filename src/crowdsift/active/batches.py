@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.active.beliefs import answer, vote_precision
+from crowdsift.active.beliefs import answer, answers, vote_precision
 from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
@@ -52,11 +52,20 @@ class State:
         step, shrink, self.share[s] = answer(
             difference, variance, outcome, self.types[s], self.share[s], self.offset(s, a, b)
         )
-        self.belief.move(a, b, step, shrink)
         self.votes[s] += 1
+        self._move(a, b, step, shrink, 1)
+
+    def absorb_all(self, a: int, b: int, won: int, votes: int) -> None:
+        """Learn from votes without workers on items a and b, of which a won some."""
+        variance = float(self.belief.variance(np.array([a]), np.array([b]))[0])
+        step, shrink = answers(float(self.belief.mean[a] - self.belief.mean[b]), variance, won, votes)
+        self._move(a, b, step, shrink, votes)
+
+    def _move(self, a: int, b: int, step: float, shrink: float, votes: int) -> None:
+        self.belief.move(a, b, step, shrink)
         _join(self.component, a, b)
         if self.on_pair is not None:
-            self.on_pair[[a, b], [b, a]] += 1.0
+            self.on_pair[[a, b], [b, a]] += votes
 
 
 class Question(NamedTuple):

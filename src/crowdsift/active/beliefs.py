@@ -10,7 +10,7 @@ xᵀ Σ L Σ x, L the Laplacian of the weights w. That is the expected number of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import pi, tanh
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -270,3 +270,17 @@ def answer(
     # A vote of a worker of unknown sign may widen the belief; between two fits it then counts as no information.
     shrink = min(max(step * step - curved, 0.0), 0.95 / variance)
     return step, shrink, after
+
+
+def answers(difference: float, variance: float, won: int, votes: int) -> tuple[float, float]:
+    """Return step and shrinkage of the difference after votes on one pair, by Laplace's approximation at the mode."""
+    mode = difference
+    for _ in range(50):
+        chance = 0.5 + 0.5 * tanh(0.5 * mode)
+        slope = won - votes * chance - (mode - difference) / variance
+        move = slope / (votes * chance * (1.0 - chance) + 1.0 / variance)
+        mode += min(max(move, -1.0), 1.0)
+        if abs(move) < 1e-9:
+            break
+    precision = votes * chance * (1.0 - chance)
+    return (mode - difference) / variance, precision / (1.0 + precision * variance)

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from crowdsift.active.batches import State
     from crowdsift.numeric import Vector
 
-MAX_VOTES = 10_000  # most votes of a simulated study
+MAX_VOTES = 100_000  # most votes of a simulated study
 RUNS = 59  # simulated studies: the 3rd and the 57th of their needs are the ends of a 90 % interval
-_BATCH = 25  # votes so far for each pair that is chosen at a time
+_STEP = 16  # votes so far for each vote of the next step
+_PAIRS = 8  # most pairs that are chosen for a step; each may get several of its votes
 _NONE_SEEN = np.zeros(0, np.int64)
 
 
@@ -56,17 +57,21 @@ class Plan:
         return int(self.needs[k - 1]), middle, int(self.needs[-k])
 
     @property
+    def words(self) -> list[str]:
+        """Return the interval and its median as text; simulated studies end at `most`."""
+        return [f"more than {count(each)}" if each >= self.most else count(each) for each in self.interval]
+
+    @property
     def sentence(self) -> str:
         """Return the need as a sentence."""
         low, middle, high = self.interval
         what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} %"
         if high == 0:
             return f"No more votes are needed {what}."
-        ends = [f"more than {count(each)}" if each >= self.most else count(each) for each in (low, middle, high)]
         more = "more " if self.votes else ""
         about = "" if middle >= self.most else "about "
-        within = "" if low >= self.most else f"; 90 % of such studies need {ends[0]} to {ends[2]}"
-        return f"{about}{ends[1]} {more}votes are expected {what}{within}.".capitalize()
+        within = "" if low >= self.most else f"; 90 % of such studies need {self.words[0]} to {self.words[2]}"
+        return f"{about}{self.words[1]} {more}votes are expected {what}{within}.".capitalize()
 
     def plot(self, path: str) -> None:
         """Draw how many of the simulated studies are settled after how many votes."""
@@ -157,10 +162,12 @@ def _need(
     while made < most and not stopping(state.belief, goal, confidence).settled:
         if time.perf_counter() > end:
             return -1
-        size = min(1 + made // _BATCH, 50, most - made)
-        batch = BatchSelection(state, a, b, lambda _: _NONE_SEEN, size, False, goal.top)
-        for pair in batch.choose(size, None):
-            won = random.random() < sigmoid(truth[pair.a] - truth[pair.b])
-            state.absorb(pair.a, pair.b, 0, float(won))
+        size = min(1 + made // _STEP, most - made)
+        pairs = min(size, _PAIRS)
+        batch = BatchSelection(state, a, b, lambda _: _NONE_SEEN, pairs, False, goal.top)
+        for place, pair in enumerate(batch.choose(pairs, None)):
+            votes = (size + place) // pairs
+            won = random.binomial(votes, sigmoid(truth[pair.a] - truth[pair.b]))
+            state.absorb_all(pair.a, pair.b, int(won), votes)
         made += size
     return made

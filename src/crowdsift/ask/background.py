@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.active.plan import MAX_VOTES, plan
+from crowdsift.active.plan import plan
 from crowdsift.active.select import Selector
 from crowdsift.active.stopping import Goal, sentence
 from crowdsift.ask.store import read_votes
 from crowdsift.errors import CrowdsiftError
 from crowdsift.fitting import fit
-from crowdsift.results.words import count, item_label, shortened
+from crowdsift.results.words import item_label, shortened
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -105,18 +105,16 @@ def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) 
     top = (3 if goal.top == 1 else 0) if settled else goal.top
     if (settled and not top) or top >= len(selector.items):
         return {}
-    wanted, most = Goal(top), min(MAX_VOTES, 500 + 5 * int(selector.votes_taken))
-    limits: dict[str, Any] = {"runs": _PLAN_RUNS, "seconds": _PLAN_SECONDS, "most": most}
-    made = plan(selector, goal=wanted.text, confidence=confidence, **limits)
-    if len(made.needs) < _PLAN_RUNS:
+    made = plan(selector, goal=Goal(top).text, confidence=confidence, runs=_PLAN_RUNS, seconds=_PLAN_SECONDS)
+    if len(made.needs) < _PLAN_RUNS or not made.interval[2]:
         return {}
-    low, middle, high = (f"more than {count(most)}" if each >= most else count(each) for each in made.interval)
+    low, middle, high = made.words
     if not settled:
         text = f"Of the studies simulated from these votes 90 % need {low} to {high} more votes."
         return {"more": middle, "expected": text}
-    if made.interval[1] >= most:
+    if made.interval[1] >= made.most:
         return {}
-    return {"expected": f"About {middle} more votes would settle {wanted.words} ({low} to {high})."}
+    return {"expected": f"About {middle} more votes would settle {Goal(top).words} ({low} to {high})."}
 
 
 def _number(value: Any) -> float | None:

@@ -175,7 +175,7 @@ def plan(
     *,
     goal: opt.GoalText = "first",
     confidence: Annotated[float, typer.Option(help="How sure the answer must be.")] = 0.95,
-    most: Annotated[int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)] = 10_000,
+    most: Annotated[int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)] = 100_000,
     plot: Annotated[
         Path | None, Writes(), typer.Option(help="PNG, SVG or PDF file for a picture of the needs.")
     ] = None,
