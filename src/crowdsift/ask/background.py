@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _RANKED = 400  # pairs sent to the server, the most valuable first
 _SHOWN_ITEMS = 500
-_PLAN_SECONDS, _PLAN_RUNS = 4.0, 19
+_PLAN_SECONDS, _PLAN_RUNS = 2.0, 19
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
 
 
