@@ -122,6 +122,11 @@ _KNOWN: dict[str, _Known] = {
     "mtbench_gpt4": _Known("mtbench_gpt4.csv"),
     "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
     "wmt13_fren": _Known("wmt13_fren.csv.gz"),
+    "ppr": _Known("ppr.csv.gz"),
+    "cj_luckett2018_cola": _Known("cj_luckett2018_cola.csv"),
+    "cj_mcmahon2014_peer": _Known("cj_mcmahon2014_peer.csv"),
+    "cj_mcmahon2014_teachers": _Known("cj_mcmahon2014_teachers.csv"),
+    "cj_spehar2016_expt2_plain": _Known("cj_spehar2016_expt2_plain.csv"),
 }
 
 #: The names of the data sets.
@@ -132,6 +137,7 @@ _FACEAGE_FILES = ("crowd_labels.csv", "gt.csv")
 
 _FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
 _LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
+_CJ_PAGE = ("https://github.com/georgekinnear/cj-meta-analysis", "none stated")
 _MTBENCH_PAGE = ("https://huggingface.co/datasets/lmsys/mt_bench_human_judgments", "CC-BY-4.0")
 # A copy of MT-bench without the conversations; its PROVENANCE.json lists these checksums.
 _JUDGELAB = (
@@ -178,6 +184,16 @@ _SOURCES = {
     "wmt13_fren": Source(
         "crowd and experts: translations", "none", "https://github.com/keisks/wmt-trueskill", "none stated"
     ),
+    "ppr": Source(
+        "people and three LLM judges, language models",
+        "ranking by all votes of people",
+        "https://github.com/Networks-Learning/prediction-powered-ranking",
+        "MIT",
+    ),
+    "cj_luckett2018_cola": Source("comparative judgement: tastes of cola", "none", *_CJ_PAGE),
+    "cj_mcmahon2014_peer": Source("comparative judgement: scripts, by peers", "votes of teachers", *_CJ_PAGE),
+    "cj_mcmahon2014_teachers": Source("comparative judgement: scripts, by teachers", "votes of peers", *_CJ_PAGE),
+    "cj_spehar2016_expt2_plain": Source("comparative judgement: images", "none", *_CJ_PAGE),
 }
 
 

@@ -61,7 +61,6 @@ def perform(
     progress: Progress | None = None,
 ) -> list[str]:
     """Run what an experiment lacks, write its output, and return the names of the files."""
-
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:
         run_missing(store, thread_count(jobs), progress)

@@ -394,11 +394,11 @@ class TypeTree:
         self._kernel = spread_kernel(self._points, self.spread)
 
     def blurred(self, prior: Vector) -> Vector:
-        """Return Σ_t prior_t K(t'|t): the prior in a context without further information."""
+        """Return Σ_t prior_t K(t'|t): the prior of a worker's type in a context."""
         return np.asarray(self._through(prior[None], self._kernel)[0])
 
     def sharpened(self, prior: Vector, counts: Vector) -> Vector:
-        """Return the counts of workers' types from those of their only contexts under `blurred`."""
+        """Return counts of types of workers with one context, from the counts in that context."""
         share = np.maximum(counts, 0.0) / np.maximum(self.blurred(prior), _TINY)
         return np.asarray(prior * self.through(share[None])[0])
 

@@ -298,12 +298,12 @@ class DensePrior(FeaturePrior):
 
     @property
     def covariance(self) -> Vector:
-        """Return Σ."""
+        """Return Σ, the posterior covariance of the scores."""
         return self._sigma
 
     @property
     def precision(self) -> Vector:
-        """Return C⁻¹ for the current shares."""
+        """Return the prior precision C⁻¹ for the current shares."""
         self._prepare()
         return self._inverse
 
