@@ -70,19 +70,11 @@ _CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the rec
 _QUANTILES = "quantile"  # prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
-    _ITEMS,
-    _WORKERS,
-    _DECISIONS,
-    _OVERALL,
-    _POPULATION,
-    SITES,
-    FEATURES,
-    FEATURE_WEIGHTS,
-    COEFFICIENTS,
-    PANEL_BIAS,
-    *KEPT,
+    *(_ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES),
+    *(FEATURES, FEATURE_WEIGHTS, COEFFICIENTS, PANEL_BIAS, *KEPT),
 )
 FIT_FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may contain
+_OF_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, CrowdsiftError)
 _TRIES = 5  # attempts to read a folder into which another run is saving
 
 # How to read labels of each type from text; labels of other types are read as text.
@@ -120,9 +112,11 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
         files[_POPULATION] = (json.dumps(fit.population, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
             files[SITES] = sites_bytes(fit.sites)
-    if fit.overall_ranking is not None:
-        files[_OVERALL] = with_own_scale(fit.overall_ranking).to_csv().encode()
-        record["overall_ranking"] = _record_of(fit.overall_ranking)
+    if (ranking := fit.overall_ranking) is not None:
+        files[_OVERALL] = with_own_scale(ranking).to_csv().encode()
+        types = {"item": _label_types(ranking.item_table["item"])}
+        about = {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
+        record["overall_ranking"] = about
     if fit.features is not None:
         files[FEATURE_WEIGHTS] = weight_table(fit.features, fit.level).to_csv().encode()
         files[FEATURES] = features_bytes(fit.features)
@@ -176,7 +170,8 @@ def _loaded(saved: RecordedFolder) -> Fit:
         if saved.format == 3 and record["method"] == "sift":
             parameters = {"dimensions": 1, **parameters}
         items, shown = own_scale(_table(saved.read(_ITEMS), types["items"]))
-        workers = _without_reasons(_table(saved.read(_WORKERS), types["workers"]))
+        workers = _table(saved.read(_WORKERS), types["workers"])
+        workers = Table({name: column for name, column in workers.items() if name != _REASON})
         _check_tables(record, items, workers)
         population = _population(saved)
         details, overall = record.pop("kept"), _overall(saved, record)
@@ -186,7 +181,7 @@ def _loaded(saved: RecordedFolder) -> Fit:
             summary=record,
             parameters=parameters,
             trace=tuple(trace),
-            diagnostics=_diagnostics(record),
+            diagnostics=tuple(map(Diagnostic, map(Kind, record.pop("warning_kinds")), record["warnings"])),
             population=population,
             sites=_sites(saved, population, items, workers),
             coefficient_table=_repeated(saved, COEFFICIENTS, "worker", types["workers"]),
@@ -196,17 +191,18 @@ def _loaded(saved: RecordedFolder) -> Fit:
             shown=shown,
             folder=str(saved.folder),
         )
-        return _with_kept(saved, details, fit)
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        CrowdsiftError,
-    ) as error:
+
+        def read(name: str) -> bytes | None:
+            return saved.read(name) if saved.has(name) else None
+
+        return replace(
+            fit,
+            posterior=posterior_of(read, details, fit),
+            votes=kept_votes(read, details, fit),
+            gold=kept_gold(read, fit),
+            taken=tuple(map(str, details.get("taken", ()))),
+        )
+    except _OF_DAMAGE as error:
         if isinstance(error, InputError):
             raise
         why = str(error) if isinstance(error, ValueError | CrowdsiftError) else repr(error)
@@ -238,11 +234,6 @@ def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None
     _ = workers["worker"], workers["verdict"]
 
 
-def _record_of(ranking: Fit) -> dict[str, Any]:
-    types = {"item": _label_types(ranking.item_table["item"])}
-    return {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
-
-
 def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
     about = record.pop("overall_ranking", None)
     if about is None or not saved.has(_OVERALL):
@@ -250,28 +241,6 @@ def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
     items, shown = own_scale(_table(saved.read(_OVERALL), about["label_types"]))
     ranking = ranking_of(items, dict(about["summary"]), dict(about["parameters"]))
     return replace(ranking, shown=shown)
-
-
-def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
-    kinds = map(Kind, record.pop("warning_kinds"))
-    return tuple(map(Diagnostic, kinds, record["warnings"]))
-
-
-def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
-    def read(name: str) -> bytes | None:
-        return saved.read(name) if saved.has(name) else None
-
-    return replace(
-        fit,
-        posterior=posterior_of(read, details, fit),
-        votes=kept_votes(read, details, fit),
-        gold=kept_gold(read, fit),
-        taken=tuple(map(str, details.get("taken", ()))),
-    )
-
-
-def _without_reasons(table: Table) -> Table:
-    return Table({name: table[name] for name in table if name != _REASON})
 
 
 def _population(saved: RecordedFolder) -> dict[str, Any] | None:
@@ -284,22 +253,11 @@ def _population(saved: RecordedFolder) -> dict[str, Any] | None:
 
 _BY_WORKER = ("low", "high")  # the same for all votes of a worker
 _SITE_COLUMNS = {
-    name: np.dtype(kind)
-    for name, kind in {
-        "worker": "u4",
-        "winner": "u4",
-        "loser": "u4",
-        "kind": "i1",
-        "tau": "f4",
-        "nu": "f4",
-        "side_tau": "f4",
-        "side_nu": "f4",
-        "low": "f8",
-        "high": "f8",
-    }.items()
+    **dict.fromkeys(("worker", "winner", "loser"), np.dtype("u4")),
+    "kind": np.dtype("i1"),
+    **dict.fromkeys(("tau", "nu", "side_tau", "side_nu"), np.dtype("f4")),
+    **dict.fromkeys(_BY_WORKER, np.dtype("f8")),
 }
-
-
 _WITHOUT_SITES = "Delete the file to go on from the scores alone"
 
 
@@ -403,7 +361,7 @@ Check = Callable[[Any], bool]
 
 def check_summary(record: dict[str, Any]) -> None:
     """Raise ValueError with the entry's name for a known entry with a value that no fit writes."""
-    for name in _NEEDED:
+    for name in _NEEDED.split():
         if name not in record:
             raise ValueError(f"{name} is missing")
     for name, value in record.items():
@@ -475,130 +433,78 @@ def _object(_needed: str = "", **checks: Check) -> Check:
     return check
 
 
-_COUNT, _SIZE, _ANY, _SHARE = _whole(), _number(0.0), _number(), _number(0.0, 1.0)
-_LABELS, _PARAMETERS = _list(_text), _values(lambda _: True)
+def _same(check: Check, names: str) -> dict[str, Check]:
+    """Return the check for each of these names."""
+    return dict.fromkeys(names.split(), check)
+
+
+_COUNT, _SIZE, _ANY, _SHARE, _LEVEL = _whole(), _number(0.0), _number(), _number(0.0, 1.0), _number(0.5, 1.0)
+_LABELS, _PARAMETERS, _NUMBER = _list(_text), _values(lambda _: True), _maybe(_ANY)
 _NEEDED = (
-    "method",
-    "items",
-    "workers",
-    "votes",
-    "components",
-    "converged",
-    "iterations",
-    "level",
-    "scale",
-    "seed",
-    "warnings",
-    "parameters",
-    "trace",
-    "label_types",
-    "kept",
-    "warning_kinds",
+    "method items workers votes components converged iterations level scale seed warnings parameters trace label_types "
+    "kept warning_kinds"
 )
 _RANKING: dict[str, Check] = {
-    "method": _text,
-    "version": _text,
+    **_same(_text, "method version"),
     "components": _whole(1),
     "converged": _truth,
-    "level": lambda value: _number(0.5, 1.0)(value) and 0.5 < value < 1.0,
+    "level": lambda value: _LEVEL(value) and 0.5 < value < 1.0,
     "scale": _one_of(*SCALES),
-    "scale_factor": _number(0.0),
+    "scale_factor": _SIZE,
     "anchor": _values(_ANY),
     "seed": _COUNT,
-    "typical_reliability": _maybe(_ANY),
-    "warnings": _list(_text),
+    "typical_reliability": _NUMBER,
+    "warnings": _LABELS,
 }
 _KINDS: dict[str, Check] = {
     **_RANKING,
+    **_same(_text, "measure engine engine_reason"),
+    **_same(_maybe(_text), "source dependent_by no_longer_dependent_by"),
+    **_same(_truth, "sides_known has_common sign_unsettled"),
+    **_same(_COUNT, "workers comparisons iterations"),
+    **_same(_maybe(_COUNT), "gold_needed gold_to_check gold_agree gold_disagree dependent_groups"),
+    **_same(_SIZE, "votes passes seconds"),
+    **_same(_maybe(_SIZE), "pair_effect context_spread context_side_sd context_deviation design_effect group_effect"),
+    **_same(_ANY, "log_likelihood mean_log_likelihood"),
+    **_same(_NUMBER, "evidence crowd_side crowd_side_lower crowd_side_upper sign_margin"),
+    **_same(_maybe(_SHARE), "tie_rate sign_probability"),
+    **_same(_whole(1), "items dimensions"),
     "parameters": _PARAMETERS,
     "trace": _list(_ANY),
-    "label_types": _object("items workers", items=_values(_list(_text)), workers=_object("worker", worker=_LABELS)),
-    "warning_kinds": _list(_text),
-    "items": _whole(1),
-    "workers": _COUNT,
-    "comparisons": _COUNT,
-    "votes": _SIZE,
-    "by": _maybe(_either(_text, _list(_text))),
-    "sides_known": _truth,
+    "label_types": _object("items workers", items=_values(_LABELS), workers=_object("worker", worker=_LABELS)),
+    "warning_kinds": _LABELS,
+    "by": _maybe(_either(_text, _LABELS)),
     "intake": _maybe(
         _object(
             format=_text,
-            rows=_COUNT,
-            used=_COUNT,
-            empty=_COUNT,
-            duplicates=_COUNT,
-            set_aside=_COUNT,
-            left_out=_COUNT,
-            votes=_COUNT,
-            both_bad=_COUNT,
             reasons=_values(_COUNT),
             notes=_LABELS,
-            known=_COUNT,
-            repeated=_COUNT,
+            **_same(_COUNT, "rows used empty duplicates set_aside left_out votes both_bad known repeated"),
         )
     ),
-    "measure": _text,
-    "iterations": _COUNT,
-    "passes": _SIZE,
-    "seconds": _SIZE,
-    "log_likelihood": _ANY,
-    "mean_log_likelihood": _ANY,
-    "evidence": _maybe(_ANY),
-    "tie_rate": _maybe(_SHARE),
-    "pair_effect": _maybe(_SIZE),
-    "context_spread": _maybe(_SIZE),
-    "context_side_sd": _maybe(_SIZE),
-    "context_deviation": _maybe(_SIZE),
-    "crowd_side": _maybe(_ANY),
-    "crowd_side_lower": _maybe(_ANY),
-    "crowd_side_upper": _maybe(_ANY),
-    "dimensions": _whole(1),
     "direction": _one_of("common", "gold", "trusted"),
-    "has_common": _truth,
     "dimension_names": _list(_maybe(_text)),
-    "trials": _list(_object("dimensions", dimensions=_whole(1), evidence=_maybe(_ANY), left_out_loss=_maybe(_ANY))),
+    "trials": _list(_object("dimensions", dimensions=_whole(1), **_same(_NUMBER, "evidence left_out_loss"))),
     "separation_reliability": _maybe(_number(high=1.0)),
-    "sign_margin": _maybe(_ANY),
-    "sign_probability": _maybe(_SHARE),
-    "sign_unsettled": _truth,
-    "gold_needed": _maybe(_COUNT),
-    "gold_to_check": _maybe(_COUNT),
-    "gold_agree": _maybe(_COUNT),
-    "gold_disagree": _maybe(_COUNT),
-    "engine": _text,
-    "engine_reason": _text,
-    "source": _maybe(_text),
-    "dependent_by": _maybe(_text),
-    "no_longer_dependent_by": _maybe(_text),
-    "dependent_groups": _maybe(_COUNT),
-    "design_effect": _maybe(_SIZE),
-    "group_effect": _maybe(_SIZE),
     "workers_hidden": _maybe(_object("check", check=_text)),
     "drift": _maybe(_object("workers", crowd_change=_ANY, crowd_z=_ANY, workers=_LABELS)),
     "robustness": _maybe(
         _object(
             "text",
-            leader=_text,
-            challenger=_text,
+            **_same(_text, "leader challenger note text"),
             votes=_maybe(_SIZE),
             total_votes=_SIZE,
             workers=_maybe(_LABELS),
             total_workers=_COUNT,
-            note=_text,
-            text=_text,
             neighbours=_list(_object(above=_text, below=_text, votes=_maybe(_SIZE), workers=_maybe(_COUNT))),
         )
     ),
     "statistics": _maybe(
         _object(
-            separation_index=_maybe(_ANY),
-            separation_reliability=_maybe(_ANY),
-            scale_separation_reliability=_maybe(_ANY),
-            split_half_reliability=_maybe(_ANY),
-            alpha=_maybe(_ANY),
-            triads=_maybe(_values(_maybe(_ANY))),
-            misfitting_workers=_LABELS,
-            misfitting_items=_LABELS,
+            **_same(_NUMBER, "separation_index separation_reliability scale_separation_reliability"),
+            **_same(_NUMBER, "split_half_reliability alpha"),
+            triads=_maybe(_values(_NUMBER)),
+            **_same(_LABELS, "misfitting_workers misfitting_items"),
         )
     ),
     "history": _list(
@@ -613,25 +519,19 @@ _KINDS: dict[str, Check] = {
         _object(
             "column values panels",
             column=_text,
-            values=_list(_text),
-            votes=_SIZE,
-            worth=_SIZE,
+            values=_LABELS,
+            **_same(_SIZE, "votes worth"),
             to_settle=_maybe(_SIZE),
-            panels=_list(
-                _object("panel items", panel=_text, deviation=_SIZE, lower=_SIZE, upper=_SIZE, items=_list(_text))
-            ),
+            panels=_list(_object("panel items", panel=_text, items=_LABELS, **_same(_SIZE, "deviation lower upper"))),
         )
     ),
     "overall": _maybe(
         _object(
-            items=_COUNT,
-            components=_COUNT,
             converged=_truth,
-            iterations=_COUNT,
+            **_same(_COUNT, "items components iterations"),
             seconds=_SIZE,
-            log_likelihood=_ANY,
-            mean_log_likelihood=_ANY,
-            evidence=_maybe(_ANY),
+            **_same(_ANY, "log_likelihood mean_log_likelihood"),
+            evidence=_NUMBER,
         )
     ),
     "overall_ranking": _object(
@@ -644,33 +544,24 @@ _KINDS: dict[str, Check] = {
         "used groups",
         used=_truth,
         own_share=_SHARE,
-        explained=_ANY,
-        evidence_gain=_ANY,
+        **_same(_ANY, "explained evidence_gain"),
         groups=_list(_object("name", name=_text, features=_COUNT, share=_SHARE)),
     ),
     "covariates": _list(
         _object(
             "name used",
             name=_text,
-            used=_truth,
+            **_same(_truth, "used constant_for_items"),
             evidence_gain=_ANY,
-            constant_for_items=_truth,
-            crowd=_maybe(_ANY),
-            lower=_maybe(_ANY),
-            upper=_maybe(_ANY),
-            spread=_maybe(_ANY),
+            **_same(_NUMBER, "crowd lower upper spread"),
         )
     ),
     "kept": _object(
         votes=_object(
             "sides_known has_workers source",
-            sides_known=_truth,
-            has_workers=_truth,
+            **_same(_truth, "sides_known has_workers row_ids choices grades"),
             source=_text,
-            reading=_values(lambda _: True),
-            row_ids=_truth,
-            choices=_truth,
-            grades=_truth,
+            reading=_PARAMETERS,
         ),
         dimensions=_values(_list(_either(_ANY, _list(_ANY)))),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
@@ -679,18 +570,12 @@ _KINDS: dict[str, Check] = {
 }
 _IS_POPULATION = _object(
     "levels masses centre spread shares ties sides side_mean side_variance pair_effect scale",
-    levels=_list(_SIZE),
-    masses=_list(_SIZE),
-    centre=_maybe(_ANY),
-    spread=_SIZE,
+    **_same(_list(_SIZE), "levels masses"),
+    centre=_NUMBER,
     shares=lambda value: _list(_SHARE)(value) and len(value) == 3,
-    ties=_truth,
-    sides=_truth,
     side_mean=_ANY,
-    side_variance=_SIZE,
-    pair_effect=_SIZE,
-    scale=_SIZE,
-    by_context=_truth,
+    **_same(_SIZE, "spread side_variance pair_effect scale"),
+    **_same(_truth, "ties sides by_context"),
 )
 
 
@@ -701,15 +586,8 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     votes, posterior = fit.votes, fit.posterior
     plain = votes is not None and votes.features is None and votes.item_class is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
-        files[VOTES] = parquet_bytes(
-            {
-                "worker": votes.worker_codes().astype(np.uint32),
-                "first": votes.first,
-                "second": votes.second,
-                "outcome": votes.outcome,
-                "weight": votes.weight,
-            }
-        )
+        columns = dict(zip(("first", "second", "outcome", "weight"), votes.columns, strict=True))
+        files[VOTES] = parquet_bytes({"worker": votes.worker_codes().astype(np.uint32), **columns})
         details["votes"] = {
             "sides_known": votes.sides_known,
             "has_workers": votes.has_workers,
