@@ -21,10 +21,11 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import measure, measure_up_to_sign
 from crowdsift.paper.base import EIGHT
-from crowdsift.paper.synthetic import RANGES, distinct_settings
+from crowdsift.paper.synthetic import RANGES, SWEEPS
 from crowdsift.votes.graph import folds
 
 OUTPUT = Path("bench-output") / "quality"
@@ -85,9 +86,15 @@ def synthetic_task(task: Task) -> list[Record]:
     return records
 
 
+def _settings() -> list[tuple[str, int, int, int]]:
+    """Return range of reliabilities, items, workers and comparisons of every point, sorted."""
+    points = {point for sweep in SWEEPS.values() for point in sweep}
+    return sorted((beta, *point) for beta in RANGES for point in points)
+
+
 def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
     """One row a setting: the best of the eight, sift, and the difference."""
-    grid = [(*setting, seed) for seed in range(seeds) for setting in distinct_settings()]
+    grid = [(*setting, seed) for seed in range(seeds) for setting in _settings()]
     records = work("eight-tuned" if tune else "eight", synthetic_task, [(*point, tune, rivals) for point in grid])
     records += work("sift", synthetic_task, [(*point, False, ("sift",)) for point in grid])
     if tune:
@@ -95,7 +102,7 @@ def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
     print(f"mean accuracy over {seeds} seeds; {'left-out votes chose' if tune else 'default'} λ")
     print(f"{'beta':8s}{'K':>6s}{'M':>7s}{'N':>8s}  {'best rival':26s}{'sift':>8s}{'gain':>9s}")
     gains = []
-    for setting in distinct_settings():
+    for setting in _settings():
         means: dict[str, list[float]] = {}
         for record in records:
             if tuple(record["task"][:4]) == setting and record["task"][4] < seeds:
@@ -149,7 +156,7 @@ def left_out_task(task: Task) -> list[Record]:
             losses.append(np.sum(n * (np.logaddexp(0, d) - y * d)))
         loss = float(np.sum(losses)) / votes.total_weight
     else:
-        loss = -left_out_log_likelihood(votes, model, threads=1)
+        loss = -left_out_log_likelihood(votes, model, Resources(threads=1))
     return [{"task": task, "data": data, "method": name, "log_loss": loss}]
 
 

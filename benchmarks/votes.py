@@ -18,6 +18,7 @@ from benchmarks.data import data_folder
 from benchmarks.quality import Record, Task, work
 from benchmarks.votes_spam import spam
 from crowdsift.engines import choose_engine
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.votes.comparisons import Comparisons
@@ -125,7 +126,7 @@ def side_task(task: Task) -> list[Record]:
     votes = decided(crowdsift.read(data_folder() / f"{data}.csv"))
     models = {"bora-em": crowdsift.BoraEM(), "sift sides=False": crowdsift.Sift(sides=False), "sift": crowdsift.Sift()}
     return [
-        {"task": task, "method": name, "loss": -left_out_log_likelihood(votes, model, seed=seed, threads=1)}
+        {"task": task, "method": name, "loss": -left_out_log_likelihood(votes, model, Resources(threads=1), seed=seed)}
         for name, model in models.items()
     ]
 

@@ -8,6 +8,7 @@ import pytest
 import crowdsift
 from crowdsift import BradleyTerry, Comparisons, RequestError
 from crowdsift.engines import choose_engine
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.votes.graph import folds
 
@@ -60,7 +61,7 @@ def test_left_out_likelihood_is_that_of_the_votes():
         d = score[left_out.first] - score[left_out.second]
         y = left_out.outcome.astype(float)
         total += np.sum(left_out.weight * (y * d - np.logaddexp(0.0, d)))
-    assert left_out_log_likelihood(votes, model) == pytest.approx(total / 400, abs=1e-6)
+    assert left_out_log_likelihood(votes, model, Resources()) == pytest.approx(total / 400, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["bt", "rank-centrality", "bora-em", "crowd-bt", "htcv"])

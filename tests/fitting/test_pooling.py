@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference_engine.building_blocks import laplacian
 
 import crowdsift
 from crowdsift import RequestError, cli
-from crowdsift.engines.dense import laplacian
 from crowdsift.engines.grid import SiteSystem
 from crowdsift.solvers.ep.terms import boards as module
 from crowdsift.solvers.ep.terms.boards import BoardPrior, Boards

@@ -9,6 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.lab.evaluation import cross_validate
 from crowdsift.report.terminal import show_fit
@@ -108,8 +109,8 @@ def test_covariates_foretell_left_out_votes():
         cross_validate(each, [crowdsift.Sift()], schemes=["votes"], count=2)[0]["log_loss"] for each in (votes, without)
     )
     assert found < plain
-    assert left_out_log_likelihood(votes, crowdsift.Sift(), count=2) > left_out_log_likelihood(
-        without, crowdsift.Sift(), count=2
+    assert left_out_log_likelihood(votes, crowdsift.Sift(), Resources(), count=2) > left_out_log_likelihood(
+        without, crowdsift.Sift(), Resources(), count=2
     )
 
 

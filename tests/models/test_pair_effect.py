@@ -9,6 +9,7 @@ import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, mirrored
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.models import Sift
 from crowdsift.solvers.ep.items import Factorisation
@@ -105,5 +106,7 @@ def test_the_pair_effect_is_the_same_on_the_reference_engine():
 
 def test_a_pair_effect_predicts_votes_left_out():
     votes = votes_on_pairs(1, 1.0)
-    plain, effect = (left_out_log_likelihood(votes, Sift(pair_effect=tried), threads=1) for tried in (False, True))
+    plain, effect = (
+        left_out_log_likelihood(votes, Sift(pair_effect=tried), Resources(threads=1)) for tried in (False, True)
+    )
     assert effect > plain + 0.005

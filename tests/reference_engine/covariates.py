@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.covariates import MIN_TYPE_MASS, CovariateVotes, TypeValues
-from crowdsift.numeric.likelihoods import outcome_terms, smoothing
+from crowdsift.numeric.likelihoods import smoothing
+from reference_engine.building_blocks import outcome_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

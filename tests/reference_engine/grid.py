@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.dense import DenseOperator, TypeTable, laplacian
+from crowdsift.engines.dense import DenseOperator, TypeTable
 from crowdsift.engines.grid import (
     PairPosteriors,
     SidePrior,
@@ -20,7 +20,8 @@ from crowdsift.engines.grid import (
     WorkerTypes,
 )
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.numeric.likelihoods import outcome_terms, smoothing
+from crowdsift.numeric.likelihoods import smoothing
+from reference_engine.building_blocks import laplacian, outcome_terms
 from reference_engine.moments import cavity, centred_votes, moved
 from reference_engine.pairs import PairTable
 

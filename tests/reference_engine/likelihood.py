@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import Curvature
-from crowdsift.engines.dense import DenseOperator, laplacian
+from crowdsift.engines.dense import DenseOperator
+from reference_engine.building_blocks import laplacian
 from reference_engine.links import LIKELIHOODS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.dense import laplacian
 from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, SiteSystem
+from reference_engine.building_blocks import laplacian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

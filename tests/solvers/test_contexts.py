@@ -15,6 +15,7 @@ from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, WorkerTypes, mirrored
+from crowdsift.fitting.estimate import Resources
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.io.items import read_gold
 from crowdsift.numeric.likelihoods import sigmoid
@@ -178,14 +179,14 @@ def test_workers_who_differ_by_context_are_found_and_predicted_better():
     assert fit.summary["context_spread"] == pytest.approx(0.3, abs=0.12)
     assert fit.summary["context_side_sd"] == pytest.approx(0.8, abs=0.2)
     assert same.summary["context_spread"] == same.summary["context_side_sd"] == 0.0
-    losses = [left_out_log_likelihood(votes, Sift(contexts=x), threads=1) for x in (True, False)]
+    losses = [left_out_log_likelihood(votes, Sift(contexts=x), Resources(threads=1)) for x in (True, False)]
     assert losses[0] > losses[1] + 0.005
     assert fit.workers.height == votes.n_workers
 
 
 def test_workers_who_do_not_differ_are_fitted_as_before():
     votes = draw_votes(0.0, 0.0, seed=8)
-    fits = [crowdsift.fit(votes, Sift(contexts=x), threads=1) for x in (True, False)]
+    fits = [crowdsift.fit(votes, Sift(contexts=x), Resources(threads=1)) for x in (True, False)]
     assert fits[0].summary["context_spread"] == 0.0
     for name in ("score", "lower", "upper"):
         np.testing.assert_array_equal(fits[0].items[name], fits[1].items[name])
@@ -324,7 +325,7 @@ def test_a_worker_of_two_kinds_breaks_nothing():
 
 def test_passes_of_a_trial_that_is_dropped_are_counted():
     votes = draw_votes(0.0, 0.0, seed=8)
-    tried, same = (crowdsift.fit(votes, Sift(contexts=x), threads=1).summary for x in (True, False))
+    tried, same = (crowdsift.fit(votes, Sift(contexts=x), Resources(threads=1)).summary for x in (True, False))
     assert tried["context_spread"] == 0.0
     assert tried["passes"] > same["passes"]
     assert tried["iterations"] == same["iterations"]

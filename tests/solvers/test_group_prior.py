@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference_engine.building_blocks import laplacian
 
 import crowdsift
-from crowdsift.engines.dense import laplacian
 from crowdsift.engines.grid import SiteSystem
 from crowdsift.solvers.ep.items import scoring_step
 from crowdsift.solvers.ep.terms.dependent import GroupPrior

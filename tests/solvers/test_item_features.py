@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from reference_engine.building_blocks import laplacian
 
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
-from crowdsift.engines.dense import laplacian
 from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import RELIABILITY_ONLY, SiteSystem, mirrored
 from crowdsift.solvers.ep.items import Factorisation

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = [
-    "ENGINES",
-    "MAPS",
-    "Choice",
-    "choose_engine",
-    "engine_choice",
-    "fastest_engine",
-    "named_options",
-    "offers",
-    "opened_engine",
-    "read_by_engine",
-]
-
 # Most bytes per vote of a fit in memory: the vote, and what a pass keeps for it.
 _NEEDED = 80
 # Bytes per pair of items that `grid` holds in memory if votes are in files, measured with 2e6 votes.

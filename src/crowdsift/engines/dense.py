@@ -45,16 +45,6 @@ class DenseOperator:
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
 
-def laplacian(n_items: int, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector) -> DenseOperator:
-    """Return Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
-    matrix = np.zeros((n_items, n_items))
-    for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
-        np.add.at(matrix, (a, b), sign * weight)
-    np.add.at(matrix, (second, first), -weight)
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    return DenseOperator(matrix, pairs=WeightedPairs(low, high, weight))
-
-
 class TypeTable:
     """The grid of types, workers' adaptive grids, and the messages of the last pass."""
 

@@ -55,14 +55,8 @@ __all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows
 _NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
 # Entries of the summary about the ranking over all contexts.
 _ABOUT_OVERALL = (
-    "items",
-    "components",
-    "converged",
-    "iterations",
-    "log_likelihood",
-    "mean_log_likelihood",
-    "evidence",
-    "seconds",
+    *("items", "components", "converged", "iterations"),
+    *("log_likelihood", "mean_log_likelihood", "evidence", "seconds"),
 )
 
 
@@ -291,14 +285,13 @@ def _with_overall(
     seed = int(result.summary["seed"])
     if common is not None:
         choice = result.summary["engine"], result.summary["engine_reason"]
-        made = FitBuilder(
+        builder = FitBuilder(
             whole, model, common, level=result.level, seed=seed, threads=resources.threads, engine=choice
-        ).build(0.0, time.perf_counter())
-    with without_warnings():
-        made = (
-            made
-            if common is not None
-            else fit(
+        )
+        made = builder.build(0.0, time.perf_counter())
+    else:
+        with without_warnings():
+            made = fit(
                 whole,
                 model,
                 gold=None if gold is None else _merged(gold, place),
@@ -309,7 +302,6 @@ def _with_overall(
                 seed=seed,
                 progress=progress,
             )
-        )
     notes = [
         Diagnostic(each.kind, f"overall ranking: {each.message}")
         for each in made.diagnostics

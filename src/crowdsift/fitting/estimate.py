@@ -21,7 +21,7 @@ from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
 from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
-from crowdsift.votes.comparisons import Comparisons, Grades
+from crowdsift.votes.comparisons import Comparisons, Grades, encoded_again
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
@@ -215,17 +215,8 @@ def _as_votes(
     """Return other votes on the same items by the same workers."""
     kept = weight > 1e-9
     one, two, who = (column[kept].astype(np.uint32) for column in (*pairs, worker))
-    rows = type(votes).from_codes(
-        one,
-        two,
-        worker=who,
-        outcome=outcome[kept],
-        weight=weight[kept],
-        items=votes.items,
-        workers=votes.workers,
-        sides_known=votes.sides_known,
-        summed=True,
-    )
+    changed = {"first": one, "second": two, "worker": who, "outcome": outcome[kept], "weight": weight[kept]}
+    rows = encoded_again(votes.with_features(None), **changed)
     columns = {name: getattr(rows, name) for name in ("first", "second", "outcome", "weight", "offsets", "rows")}
     return replace(votes, **columns, grades=None)
 

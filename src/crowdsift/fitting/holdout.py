@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 
 # Ratio of neighbouring values of a tuned hyper-parameter.
 _FACTOR = 10**0.5
+_HERE = Resources()
 _WIDEST = 1e4  # largest factor to the default value, up or down
 
 
 def left_out_log_likelihood(
-    votes: Comparisons, model: Model, *, count: int = 5, seed: int = 0, engine: str = "auto", threads: int | None = None
+    votes: Comparisons, model: Model, resources: Resources = _HERE, count: int = 5, seed: int = 0
 ) -> float:
     """Return the mean log-likelihood of votes that were left out of the fit."""
-    return _left_out(votes, model, Resources(engine, None, threads), count, seed)
-
-
-def _left_out(votes: Comparisons, model: Model, resources: Resources, count: int, seed: int) -> float:
     if resources.engine in tuple(MAPS):
         raise RequestError(f"engine {resources.engine!r} can only run complete fits; it cannot be used for tuning")
     total = 0.0
@@ -78,7 +75,7 @@ def tuned(votes: Comparisons, model: Model, resources: Resources, *, count: int 
     def quality(step: int) -> float:
         if step not in tried:
             penalised = replace(model, **{model.tuned: start * _FACTOR**step})
-            tried[step] = _left_out(votes, penalised, resources, count, seed)
+            tried[step] = left_out_log_likelihood(votes, penalised, resources, count, seed)
         return tried[step]
 
     best = 0

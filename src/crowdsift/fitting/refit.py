@@ -131,18 +131,8 @@ def _required_votes(earlier: Fit) -> Comparisons:
 def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     """Return a fit of the old and new votes together; with many votes it starts from the earlier fit."""
     ours = (
-        "gold",
-        "check_gold",
-        "tune",
-        "dimensions",
-        "scale",
-        "anchor",
-        "level",
-        "engine",
-        "engine_options",
-        "threads",
-        "seed",
-        "progress",
+        *("gold", "check_gold", "tune", "dimensions", "scale", "anchor", "level"),
+        *("engine", "engine_options", "threads", "seed", "progress"),
     )
     given = {**earlier.resources, **{name: options.pop(name) for name in ours if name in options}}
     again = options.pop("again", False)

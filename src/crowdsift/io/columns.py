@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,21 +38,12 @@ STYLE = "conv_metadata"  # of Chatbot Arena: counts of tokens and of Markdown, b
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
-def open_source(
-    source: Any,
-    threads: int | None = None,
-    *,
-    partitions: bool = False,
-    skip_bad: bool = False,
-    worker_from_path: bool | str = False,
-    query: str | None = None,
-    encoding: str = "utf-8",
-    holds_votes: Callable[[Sequence[str]], bool] | None = None,
-    called: str = "",
-) -> Source:
+def open_source(source: Any, options: ReadOptions | None = None, *, called: str = "") -> Source:
     """Return a path, a database, a frame or arrays as a table; no rows are read yet."""
-    # Errors name the file; for a frame, which has no name, they say `called`, by default "votes".
-    if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
+    # Tables of something else than votes have no options and are in no database. Errors name the file; for a frame,
+    # which has no name, they say `called`, by default "votes".
+    query = options.query if options else ""
+    if options and options.worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
         raise RequestError(
             "--worker-from-path (worker_from_path=) is for files: other votes have no path that could name a worker"
         )
@@ -64,11 +55,11 @@ def open_source(
         if called and table.source == "votes":
             table.source = called
         return table
-    path = os.fsdecode(source)
+    path, threads = os.fsdecode(source), thread_count(options.threads if options else None)
     if kind_of_database(source):
         from crowdsift.io.databases import DatabaseSource
 
-        if query is None:
+        if options is None:
             raise InputError(
                 "a database, from which only votes are read; write these rows as CSV or Parquet",
                 source=shown_address(path),
@@ -80,19 +71,13 @@ def open_source(
                 f"{shown_address(path)} is a database; say which rows are votes with --query (query=), as 'SELECT "
                 "winner, loser, worker FROM votes'"
             )
-        return DatabaseSource(path, query, thread_count(threads), skip_bad=skip_bad)
+        return DatabaseSource(path, query, threads, skip_bad=options.skip_bad is not False)
     from crowdsift.io.duck import FileSource
 
     _refuse_query(query)
-    return FileSource(
-        path,
-        thread_count(threads),
-        partitions=partitions,
-        skip_bad=skip_bad,
-        worker_from_path=worker_from_path,
-        encoding=encoding,
-        holds_votes=holds_votes,
-    )
+    if options is None:
+        return FileSource(path, threads)
+    return FileSource(path, threads, options, lambda names: holds_votes(names, options))
 
 
 def holds_votes(names: Sequence[str], options: ReadOptions) -> bool:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.duck import FileSource
 from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.parts import INTEGERS
 from crowdsift.io.sql import (
     Cancels,
@@ -73,7 +74,7 @@ class DatabaseSource(FileSource):
         self._folder = self._rows_in
         try:
             copy = _copied(address, plain_query(query), self._rows_in, threads)
-            super().__init__(copy, threads, skip_bad=skip_bad)
+            super().__init__(copy, threads, ReadOptions(skip_bad=skip_bad))
         except BaseException:
             self._rows_in.close()
             raise

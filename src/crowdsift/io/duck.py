@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.formats import known_formats
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.parts import (
     Part,
     condition_columns,
@@ -50,26 +51,23 @@ _MAX_HASHED_BYTES = 256_000_000  # most bytes of files that are read a second ti
 class FileSource(Source):
     """The columns of one file, of all files of a glob, or of standard input.
 
-    `worker_from_path`: whether the path of a file names the worker, or a pattern for its place; `encoding`: the
-    encoding of text files; "" recognises UTF-8 and Windows-1252; `holds_votes`: whether a file of a folder is read,
-    by the names of its columns.
+    `options`: how votes are read; without them text files are UTF-8; `holds_votes`: whether a file of a folder is
+    read, by the names of its columns.
     """
 
     def __init__(
         self,
         source: str,
         threads: int,
-        *,
-        partitions: bool = False,
-        skip_bad: bool = False,
-        worker_from_path: bool | str = False,
-        encoding: str = "utf-8",
+        options: ReadOptions | None = None,
         holds_votes: Callable[[Sequence[str]], bool] | None = None,
     ) -> None:
+        options = options or ReadOptions(encoding="utf-8")
+        worker_from_path = options.worker_from_path
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
         self._place = "rowid"
-        self._skip_bad, self._from_path = skip_bad, bool(worker_from_path)
+        self._skip_bad, self._from_path = options.skip_bad is not False, bool(worker_from_path)
         self._column: dict[str, str] = {}
         self._reply: dict[str, str] = {}
         self._coded: set[str] = set()  # columns with codes into a table of labels
@@ -82,7 +80,7 @@ class FileSource(Source):
             if isinstance(worker_from_path, str):
                 named = self._named(paths, worker_from_path)
                 paths = [path for path in paths if path in named]
-            paths, found = self._settled(paths, partitions, encoding)
+            paths, found = self._settled(paths, options)
             self._database = Database(threads, [part.path for part, _ in found], self._folder)
             self._parts = [inspected(part, self._run) for part, _ in found]
             if holds_votes is not None and os.path.isdir(os.path.expanduser(source)):
@@ -101,12 +99,12 @@ class FileSource(Source):
             raise
         self.names = self._parts[0].names
 
-    def _settled(self, paths: list[str], partitions: bool, encoding: str) -> tuple[list[str], list[tuple[Part, str]]]:
+    def _settled(self, paths: list[str], options: ReadOptions) -> tuple[list[str], list[tuple[Part, str]]]:
         """Return the files that can be read again, with a note on each; of several, empty ones are left out."""
         found, empty = {}, []
         for path in paths:
             try:
-                found[path] = settled(path, self._folder, partitions=partitions, encoding=encoding)
+                found[path] = settled(path, self._folder, options)
             except EmptyFileError:
                 empty.append(path)
                 if len(empty) == len(paths):

@@ -29,7 +29,6 @@ from crowdsift.io.columns import (
     Plan,
     answer_columns,
     covariate_values,
-    holds_votes,
     open_source,
     plan_columns,
     plan_reading,
@@ -226,16 +225,7 @@ def coded_votes(
     if isinstance(options.skip_bad, str | os.PathLike):
         read_from = [("votes", path) for path in read_files(source)]
         require_separate(read_from, [("bad rows", options.skip_bad)])
-    table = open_source(
-        source,
-        options.threads,
-        partitions=options.partitions,
-        skip_bad=options.skip_bad is not False,
-        worker_from_path=options.worker_from_path,
-        query=options.query,
-        encoding=options.encoding,
-        holds_votes=lambda names: holds_votes(names, options),
-    )
+    table = open_source(source, options)
     try:
         table, planned = _with_workers(table, options)
         plan = plan_reading(table, planned)

@@ -21,6 +21,7 @@ from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import TemporaryFolder, is_fit_folder
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
 from crowdsift.io.sql import literal, memory_limit, quoted
 from crowdsift.io.text import (
@@ -305,10 +306,11 @@ def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
     return count_records(part.path, part.zipped, part.source, quotes=part.kind == "csv") - 1
 
 
-def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8") -> tuple[Part, str]:
+def settled(path: str, folder: TemporaryFolder, options: ReadOptions) -> tuple[Part, str]:
     """Return a file that can be read again, under a name of ours, and a note on its encoding."""
     # A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in another encoding than
-    # UTF-8 is written again; `encoding` "" recognises Windows-1252.
+    # UTF-8 is written again; the encoding "" recognises Windows-1252.
+    encoding = options.encoding
     source = "standard input" if path == "-" else path
     source = os.fsencode(source).decode("utf-8", "backslashreplace")
     ours = folder.file()
@@ -338,7 +340,7 @@ def settled(path: str, folder: TemporaryFolder, *, partitions: bool, encoding: s
     if is_marked:  # DuckDB refuses a byte order mark in JSON
         given, part.path, part.zipped = part.path, folder.file(), False
         recode(given, source, "utf-8-sig", part.path)
-    if partitions:
+    if options.partitions:
         part.constant = partitions_of(os.path.abspath(path))
     return part, note
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
-from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, encoded_again
 from crowdsift.votes.graph import pair_codes
 
 # The answers of a spammer: random for every vote, always one side, or the opposite of another worker's; "combined" is a
@@ -77,19 +77,12 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
     _, pair = pair_codes(votes.first, votes.second, votes.n_items)
     low_is_left = rng.integers(0, 2, size=int(pair.max()) + 1).astype(bool)[pair]
     swap = (votes.first < votes.second) != low_is_left
-    return Comparisons.from_codes(
-        np.where(swap, votes.second, votes.first),
-        np.where(swap, votes.first, votes.second),
-        worker=votes.worker_codes() if votes.has_workers else None,
+    return encoded_again(
+        votes.with_features(None),
+        first=np.where(swap, votes.second, votes.first),
+        second=np.where(swap, votes.first, votes.second),
         outcome=np.where(swap, 1.0 - votes.outcome, votes.outcome).astype(np.float32),
-        weight=votes.weight,
-        items=votes.items,
-        workers=votes.workers,
         sides_known=True,
-        by=votes.by,
-        source=votes.source,
-        backend=votes.backend,
-        summed=True,
     )
 
 
@@ -141,17 +134,12 @@ def _joined(
     code = np.empty(len(labels), np.uint32)
     code[order] = np.arange(len(labels), dtype=np.uint32)
     spammer = np.repeat(np.arange(votes.n_workers, len(labels), dtype=np.uint32), each)
-    return Comparisons.from_codes(
-        np.concatenate([votes.first, votes.first[rows]]),
-        np.concatenate([votes.second, votes.second[rows]]),
+    return encoded_again(
+        votes.with_features(None),
+        first=np.concatenate([votes.first, votes.first[rows]]),
+        second=np.concatenate([votes.second, votes.second[rows]]),
         worker=code[np.concatenate([votes.worker_codes(), spammer])],
         outcome=np.concatenate([votes.outcome, outcome]),
         weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]),
-        items=votes.items,
         workers=labels[order],
-        sides_known=True,
-        by=votes.by,
-        source=votes.source,
-        backend=votes.backend,
-        summed=True,
     )

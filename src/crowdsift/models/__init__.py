@@ -41,18 +41,7 @@ __all__ = [
     "model",
 ]
 
-_KINDS: tuple[type[Model], ...] = (
-    BradleyTerry,
-    RankCentrality,
-    CrowdBT,
-    FactorBT,
-    BARP,
-    HTCV,
-    HBTL,
-    BoraEM,
-    BoraMAP,
-    Sift,
-)
+_KINDS = (BradleyTerry, RankCentrality, CrowdBT, FactorBT, BARP, HTCV, HBTL, BoraEM, BoraMAP, Sift)
 MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}
 DEFAULT = Sift.name
 

@@ -12,6 +12,8 @@ from crowdsift.errors import RequestError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from crowdsift.paper.summary import Cell
+
 # Each method has one colour and marker in all figures, chosen to be distinct for colour-blind readers.
 _STYLES = {
     "sift": ("#000000", "o"),
@@ -45,6 +47,13 @@ class Line:
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float] | None = None
+
+
+def mean_line(method: str, points: Sequence[tuple[float, Cell]], figure: str) -> Line:
+    """Return the means of a figure, with their deviations where there are several seeds."""
+    own = [cell for _, cell in points]
+    errors = [cell.sd(figure) if cell.seeds > 1 else 0.0 for cell in own]
+    return Line(method, [x for x, _ in points], [cell.mean(figure) for cell in own], errors)
 
 
 @dataclass(frozen=True)

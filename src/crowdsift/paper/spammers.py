@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crowdsift.lab.spam import KINDS
 from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, TITLES, Page, RealExperiment, Record, Setting
-from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.figures import Figure, Panel, mean_line
 from crowdsift.paper.output import beside, figure_link, markdown_table
 from crowdsift.paper.summary import (
     MISSING,
@@ -124,15 +124,7 @@ def _figure(data: str, metric: str, found: dict[Key, dict[str, Cell]]) -> Figure
         lines = []
         for method in (*EIGHT, DEFAULT):
             points = [(k[2], c[method]) for k, c in chosen.items() if method in c]
-            name = like_published(method, metric)
-            lines.append(
-                Line(
-                    method,
-                    [percent for percent, _ in points],
-                    [cell.mean(name) for _, cell in points],
-                    [cell.sd(name) if cell.seeds > 1 else 0.0 for _, cell in points],
-                )
-            )
+            lines.append(mean_line(method, points, like_published(method, metric)))
         up = metric.replace("_", " ")
         panels.append(Panel(kind, "spammers added, %", up, lines, logarithmic=True))
     return Figure(f"spammers-{data}-{metric}", panels)

@@ -14,7 +14,7 @@ from crowdsift.models import model
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Page, Record, Setting, fitted, judged
-from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.figures import Figure, Panel, mean_line
 from crowdsift.paper.output import beside, figure_link, markdown_table
 from crowdsift.paper.summary import (
     MISSING,
@@ -69,12 +69,6 @@ RANGES: dict[str, tuple[float, float]] = {"[-1,1]": (-1.0, 1.0), "[0,1]": (0.0, 
 
 _NAMES = ("beta", "sweep", "items", "workers", "comparisons")
 _VARIED = {"items": 0, "workers": 1, "comparisons": 2}
-
-
-def distinct_settings() -> list[tuple[str, int, int, int]]:
-    """Return range of reliabilities, items, workers and comparisons of every point, sorted."""
-    points = {point for sweep in SWEEPS.values() for point in sweep}
-    return sorted((beta, *point) for beta in RANGES for point in points)
 
 
 class Synthetic(Experiment):
@@ -260,16 +254,8 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
             chosen = {k: v for k, v in found.items() if k[:2] == (beta, sweep)}
             lines = []
             for method in (ORACLE, *EIGHT, DEFAULT):
-                points = [(k, c[method]) for k, c in chosen.items() if method in c]
-                figures = [(c, judged_by(k, metric)) for k, c in points]
-                lines.append(
-                    Line(
-                        method,
-                        [k[2 + _VARIED[sweep]] for k, _ in points],
-                        [c.mean(name) for c, name in figures],
-                        [c.sd(name) if c.seeds > 1 else 0.0 for c, name in figures],
-                    )
-                )
+                points = [(k[2 + _VARIED[sweep]], c[method]) for k, c in chosen.items() if method in c]
+                lines.append(mean_line(method, points, judged_by((beta,), metric)))
             title, up = f"β in {beta}", metric.replace("_", " ")
             panels.append(Panel(title, sweep, up, lines, logarithmic=True))
     return Figure(f"synthetic-{metric}", panels)

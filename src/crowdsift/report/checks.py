@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,30 +66,23 @@ class Check:
     advice: str = ""
 
 
+class Answer(NamedTuple):
+    """What a check found; `title` replaces the usual one of its question."""
+
+    state: State
+    finding: str
+    advice: str = ""
+    title: str = ""
+
+
 def run_checks(facts: Facts) -> list[Check]:
     """Return all checks that can be made, in the order in which a reader needs them."""
-    found = [
-        _first_place(facts),
-        _leader(facts),
-        _separation(facts),
-        _misfit(facts),
-        _circles(facts),
-        _copies(facts),
-        _drift(facts),
-        _repeated_rows(facts),
-        _item_votes(facts),
-        _worker_votes(facts),
-        _connected(facts),
-        _sign(facts),
-        _converged(facts),
-        _flagged(facts),
-        _one_worker(facts),
-        _work_times(facts),
-        _sides(facts),
-        _calibration(facts),
-    ]
     unasked = _ABOUT_RANKING if is_preferences(facts.fit) else ()
-    return [check for check in found if check is not None and check.key not in unasked]
+    found = []
+    for key, title, ask in _QUESTIONS:
+        if key not in unasked and (answer := ask(facts)) is not None:
+            found.append(Check(key, answer.title or title, *answer[:3]))
+    return found
 
 
 def is_preferences(fit: Fit) -> bool:
@@ -200,33 +194,22 @@ def _titles(titles: list[str]) -> str:
     return ", ".join(title[0].lower() + title[1:] for title in titles)
 
 
-def _first_place(facts: Facts) -> Check | None:
+def _first_place(facts: Facts) -> Answer | None:
     joint = facts.evidence.joint
     if not facts.fit.summary.get("has_common", True):
-        return Check(
-            "first",
-            "Common ranking",
-            "bad",
-            direction_sentence(facts.fit),
-            "Look at the preference map: groups with different tastes.",
-        )
+        advice = "Look at the preference map: groups with different tastes."
+        return Answer("bad", direction_sentence(facts.fit), advice, "Common ranking")
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
         return None
     badges, level = first_badges(facts.fit, joint), level_text(facts.fit.level)
     apart, pairs = int(joint["above_next"].sum()), joint.height - 1
     rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
     if CLEAR in badges:
-        return Check("first", "First place", "good", f"One item is clearly the best ({level} sure); {rest}")
+        return Answer("good", f"One item is clearly the best ({level} sure); {rest}")
     who = "One item is probably the best, but not clearly"
     if OPEN in badges:
         who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
-    return Check(
-        "first",
-        "First place",
-        "care",
-        f"{who} ({level}); {rest}",
-        "Name them together, or ask for votes on pairs of the first.",
-    )
+    return Answer("care", f"{who} ({level}); {rest}", "Name them together, or ask for votes on pairs of the first.")
 
 
 def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
@@ -296,23 +279,21 @@ def first_place(facts: Facts) -> list[str]:
     ]
 
 
-def _leader(facts: Facts) -> Check | None:
+def _leader(facts: Facts) -> Answer | None:
     found = facts.fit.summary.get("robustness")
     if not found:
         return None
     votes, total = found["votes"], float(found["total_votes"])
     fragile = votes is not None and (votes <= FRAGILE[0] or votes < FRAGILE[1] * total)
     nothing = votes is None and bool(found.get("note"))  # to remove
-    return Check(
-        "leader",
-        "Votes the leader hangs on",
+    return Answer(
         "care" if fragile or nothing else "good",
         f"{found['text']}.",
         "A handful of votes decides who comes first." if fragile else "",
     )
 
 
-def _separation(facts: Facts) -> Check | None:
+def _separation(facts: Facts) -> Answer | None:
     share = facts.fit.summary.get("separation_reliability")
     if share is None:
         return None
@@ -323,23 +304,20 @@ def _separation(facts: Facts) -> Check | None:
     if halves is not None:
         finding += f" Two halves of the workers agree to {halves:.2f}, stepped up to all."
     advice = "More votes per item would separate the items." if state != "good" else ""
-    return Check("separation", "Separation of the items", state, finding, advice)
+    return Answer(state, finding, advice)
 
 
-def _misfit(facts: Facts) -> Check | None:
+def _misfit(facts: Facts) -> Answer | None:
     found = facts.evidence.statistics
     if found is None or not found.workers.height:
         return None
     wrong = found.workers["misfit"].astype(bool) & ~facts.population.flagged
     beside = " beside the flagged ones" if facts.population.flagged.any() else ""
-    title = "Misfitting workers"
     if not wrong.any():
-        return Check("misfit", title, "good", f"No worker{beside} is noisier than chance explains (infit).")
+        return Answer("good", f"No worker{beside} is noisier than chance explains (infit).")
     rows = np.flatnonzero(wrong)[np.argsort(-found.workers["infit"][wrong], kind="stable")]
     verb = "is" if len(rows) == 1 else "are"
-    return Check(
-        "misfit",
-        title,
+    return Answer(
         "care",
         f"{count(len(rows))} of {many(found.workers.height, 'worker')}{beside} {verb} noisier than chance explains "
         f"(infit): {_listed(found.workers['worker'][rows].tolist())}.",
@@ -347,7 +325,7 @@ def _misfit(facts: Facts) -> Check | None:
     )
 
 
-def _circles(facts: Facts) -> Check | None:
+def _circles(facts: Facts) -> Answer | None:
     found = facts.evidence.statistics
     if found is None or found.triads is None or found.triads.sd is None:
         return None
@@ -360,26 +338,18 @@ def _circles(facts: Facts) -> Check | None:
         finding += f" Votes on the same pair agree with Krippendorff's alpha {alpha:.2f} "
         finding += f"({level_text(facts.fit.level)} interval {lower:.2f} to {upper:.2f})."
     number = facts.fit.summary.get("dimensions", 1)
-    title = "One dimension" if number == 1 else f"{count(number)} dimensions"
-    scales = "One scale does" if number == 1 else f"{title} do"
-    return Check(
-        "circles",
-        title,
-        "care" if wide else "good",
-        finding,
-        f"{scales} not explain these votes: look for groups of workers or of questions (--by)." if wide else "",
-    )
+    title = "" if number == 1 else f"{count(number)} dimensions"
+    scales = f"{title} do" if title else "One scale does"
+    advice = f"{scales} not explain these votes: look for groups of workers or of questions (--by)." if wide else ""
+    return Answer("care" if wide else "good", finding, advice, title)
 
 
-def _copies(facts: Facts) -> Check | None:
+def _copies(facts: Facts) -> Answer | None:
     found = facts.evidence.copying
     if found is None:
         return None
-    title = "Copied and repeated answers"
     if not found.groups and not found.repeats.height:
-        return Check(
-            "copies", title, "good", "No two workers answer too much alike, and no worker only repeats earlier answers."
-        )
+        return Answer("good", "No two workers answer too much alike, and no worker only repeats earlier answers.")
     parts = [f"{_listed(group)} answer alike" for group in found.groups[:2]]
     if len(found.groups) > 2:
         parts.append(f"so do {many(len(found.groups) - 2, 'more group')}")
@@ -387,27 +357,21 @@ def _copies(facts: Facts) -> Check | None:
         who = _listed(found.repeats["worker"].tolist())
         parts.append(f"on the same pair again {who} gave the same answer too often")
     text = "; ".join(parts)
-    return Check(
-        "copies",
-        title,
+    return Answer(
         "care",
         f"{text[0].upper()}{text[1:]}, beyond what scores explain.",
         "Votes that are not independent count too much: collapse or leave out the copies.",
     )
 
 
-def _drift(facts: Facts) -> Check | None:
+def _drift(facts: Facts) -> Answer | None:
     found = facts.fit.summary.get("drift")
     if not found:
         return None
     if not found["workers"]:
-        return Check("drift", "Change over time", "good", "No worker's reliability changes with time.")
-    return Check(
-        "drift",
-        "Change over time",
-        "care",
-        f"Reliability changes with time: {_listed(found['workers'])}.",
-        "Look at early and late votes apart.",
+        return Answer("good", "No worker's reliability changes with time.")
+    return Answer(
+        "care", f"Reliability changes with time: {_listed(found['workers'])}.", "Look at early and late votes apart."
     )
 
 
@@ -417,16 +381,14 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(f"“{name}”" for name in shown) + more
 
 
-def _repeated_rows(facts: Facts) -> Check | None:
+def _repeated_rows(facts: Facts) -> Answer | None:
     intake = facts.fit.summary.get("intake")
     if not intake:
         return None
-    title, repeated = "Votes counted once", int(intake.get("repeated", 0))
+    repeated = int(intake.get("repeated", 0))
     if not repeated:
-        return Check("repeats", title, "good", "No more rows equal each other than by chance.")
-    return Check(
-        "repeats",
-        title,
+        return Answer("good", "No more rows equal each other than by chance.")
+    return Answer(
         "bad" if 10 * repeated > intake["used"] else "care",
         f"{many(repeated, 'row')} of {count(intake['used'])} equal earlier rows, more than "
         "chance explains: they may have been uploaded twice.",
@@ -434,7 +396,7 @@ def _repeated_rows(facts: Facts) -> Check | None:
     )
 
 
-def _item_votes(facts: Facts) -> Check:
+def _item_votes(facts: Facts) -> Answer:
     votes = facts.fit.item_table["comparisons"].astype(float)
     few = int((votes < FEW_ITEM_VOTES).sum())
     middle = float(np.median(votes))
@@ -448,7 +410,7 @@ def _item_votes(facts: Facts) -> Check:
     if middle < FEW_ITEM_VOTES / 2:
         state = "bad"
     advice = "Ask for more votes about the items with wide intervals." if state != "good" else ""
-    return Check("item-votes", "Votes per item", state, finding, advice)
+    return Answer(state, finding, advice)
 
 
 def _graded(value: float, limits: tuple[float, float]) -> State:
@@ -456,12 +418,10 @@ def _graded(value: float, limits: tuple[float, float]) -> State:
     return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
 
 
-def _worker_votes(facts: Facts) -> Check:
-    title, votes = "Votes per worker", facts.population.votes
+def _worker_votes(facts: Facts) -> Answer:
+    votes = facts.population.votes
     if not len(votes):
-        return Check(
-            "worker-votes",
-            title,
+        return Answer(
             "none",
             "The votes do not say who gave them.",
             "Record a worker for every vote: then bad voters can be found.",
@@ -477,27 +437,19 @@ def _worker_votes(facts: Facts) -> Check:
     )
     state = _graded(share, (0.2, 0.6))
     advice = "Let each worker judge more pairs: a few votes imply little about who gave them."
-    return Check("worker-votes", title, state, finding, advice if state != "good" else "")
+    return Answer(state, finding, advice if state != "good" else "")
 
 
-def _connected(facts: Facts) -> Check:
+def _connected(facts: Facts) -> Answer:
     number = int(facts.fit.summary.get("components", 1))
-    title = "One connected scale"
     if number == 1:
-        return Check("connected", title, "good", "A chain of comparisons links every item with every other.")
+        return Answer("good", "A chain of comparisons links every item with every other.")
     by = ", ".join(map(label, facts.fit.context_columns))
     if by and number == len({value for value, _ in facts.fit.labels}):
-        return Check(
-            "connected",
-            title,
-            "good",
-            f"One scale for each {by}, {count(number)} in all, as asked for; each is connected.",
-        )
+        return Answer("good", f"One scale for each {by}, {count(number)} in all, as asked for; each is connected.")
     sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
-    return Check(
-        "connected",
-        title,
+    return Answer(
         "care",
         f"The items fall into {count(number)} groups ({shown} items) without a comparison "
         "between them. Ranks hold within a group only.",
@@ -505,22 +457,15 @@ def _connected(facts: Facts) -> Check:
     )
 
 
-def _sign(facts: Facts) -> Check:
-    s, title = facts.fit.summary, "Which end is up"
+def _sign(facts: Facts) -> Answer:
+    s = facts.fit.summary
     stated, agree = s.get("sign_probability"), s.get("gold_agree")
     if agree is not None:
-        return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
+        return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0))
     if s.get("gold_pairs"):
-        return Check(
-            "sign",
-            title,
-            "none",
-            "Pairs with a known answer settle it; how many agree with the ranking was not checked.",
-        )
+        return Answer("none", "Pairs with a known answer settle it; how many agree with the ranking was not checked.")
     if stated is None:
-        return Check(
-            "sign", title, "none", f"{facts.fit.method} takes the majority's word for which end is the better one."
-        )
+        return Answer("none", f"{facts.fit.method} takes the majority's word for which end is the better one.")
     state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
     result = {
         "good": "most informative workers vote with it",
@@ -531,45 +476,37 @@ def _sign(facts: Facts) -> Check:
     advice = "The order itself is too uncertain for known answers to settle it: more votes first."
     if needed:
         advice = f"{many(int(needed), 'pair')} with a known answer would settle it: --gold FILE."
-    return Check(
-        "sign",
-        title,
-        state,
-        f"The ranking is the right way up with {chance(stated)}: {result}.",
-        advice if state != "good" else "",
+    return Answer(
+        state, f"The ranking is the right way up with {chance(stated)}: {result}.", advice if state != "good" else ""
     )
 
 
-def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
+def _sign_by_gold(agree: int, disagree: int) -> Answer:
     result = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
     result += " with the ranking made without them."
     if agree > disagree:
-        return Check("sign", title, "good", result)
-    return Check("sign", title, "bad", f"Only {result}", "The votes contradict the known answers: look at both.")
+        return Answer("good", result)
+    return Answer("bad", f"Only {result}", "The votes contradict the known answers: look at both.")
 
 
-def _converged(facts: Facts) -> Check:
+def _converged(facts: Facts) -> Answer:
     s = facts.fit.summary
     how = f"{many(int(s['iterations']), 'iteration')}"
     if facts.fit.converged:
-        return Check("converged", "Convergence", "good", f"The calculation settled after {how}.")
-    return Check(
-        "converged",
-        "Convergence",
-        "bad",
-        f"The calculation had not settled after {how}.",
-        "Allow more iterations: --set most_iterations=2000.",
+        return Answer("good", f"The calculation settled after {how}.")
+    return Answer(
+        "bad", f"The calculation had not settled after {how}.", "Allow more iterations: --set most_iterations=2000."
     )
 
 
-def _flagged(facts: Facts) -> Check:
-    population, title = facts.population, "Flagged workers"
+def _flagged(facts: Facts) -> Answer:
+    population = facts.population
     if not population.judged:
         advice = "Use the method sift to find bad voters." if len(population.votes) else ""
-        return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
+        return Answer("none", f"{facts.fit.method} judges no workers.", advice)
     number = int(population.flagged.sum())
     if not number:
-        return Check("flagged", title, "good", "No worker is flagged as random, one-sided or adversarial.")
+        return Answer("good", "No worker is flagged as random, one-sided or adversarial.")
     state = _graded(population.flagged_share, FLAGGED_SHARE)
     kinds = ", ".join(
         f"{count(int((population.verdict == word).sum()))} {word}"
@@ -581,13 +518,13 @@ def _flagged(facts: Facts) -> Check:
         f"they gave {percent(population.flagged_share)} of the votes."
     )
     advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
-    return Check("flagged", title, state, finding, advice)
+    return Answer(state, finding, advice)
 
 
-def _one_worker(facts: Facts) -> Check:
-    population, title = facts.population, "One worker's weight"
+def _one_worker(facts: Facts) -> Answer:
+    population = facts.population
     if not len(population.votes):
-        return Check("one-worker", title, "none", "The votes do not say who gave them.")
+        return Answer("none", "The votes do not say who gave them.")
     who = int(np.argmax(population.influence))
     most = float(population.votes.max() / population.votes.sum())
     influence = float(population.influence[who])
@@ -598,10 +535,10 @@ def _one_worker(facts: Facts) -> Check:
     )
     state = _graded(max(most, influence), ONE_WORKER)
     advice = "One worker carries much of the ranking: let others judge the same pairs."
-    return Check("one-worker", title, state, finding, advice if state != "good" else "")
+    return Answer(state, finding, advice if state != "good" else "")
 
 
-def _work_times(facts: Facts) -> Check | None:
+def _work_times(facts: Facts) -> Answer | None:
     """Return the check of workers who answer much faster than usual; times change no verdict."""
     table = facts.fit.worker_table
     if "median_seconds" not in table:
@@ -623,15 +560,12 @@ def _work_times(facts: Facts) -> Check | None:
     others = int((quick & ~flagged).sum())
     advice = "Look at the quick workers whose votes are not flagged." if others else ""
     finding += " Times are shown only; verdicts come from the votes."
-    return Check("times", "Work times", "care" if others else "good", finding, advice)
+    return Answer("care" if others else "good", finding, advice)
 
 
-def _sides(facts: Facts) -> Check:
-    title = "Side bias"
+def _sides(facts: Facts) -> Answer:
     if facts.side_excess is None:
-        return Check(
-            "sides",
-            title,
+        return Answer(
             "none",
             "The votes do not say which item stood on which side." if facts.votes is not None else "Needs the votes.",
             "Record left and right, and show items on a random side.",
@@ -662,19 +596,17 @@ def _sides(facts: Facts) -> Check:
     if modelled:
         finding += " The fit estimates a side bias of every worker and corrects the scores for it."
     advice = f"Show every pair in both orders{', and look at the one-sided workers' if always.any() else ''}."
-    return Check("sides", title, state, finding, advice if state != "good" else "")
+    return Answer(state, finding, advice if state != "good" else "")
 
 
-def _calibration(facts: Facts) -> Check:
-    title, found = "Predictions of left-out votes", facts.calibration
+def _calibration(facts: Facts) -> Answer:
+    found = facts.calibration
     if isinstance(found, str):
-        return Check("calibration", title, "none", found)
+        return Answer("none", found)
     state = _graded(found.gap, CALIBRATION)
     finding = f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} of them"
     if found.log_loss >= COIN:
-        return Check(
-            "calibration",
-            title,
+        return Answer(
             "bad",
             f"{finding}, no better than a coin.",
             "These votes hold little that can be relied on: check how they were collected.",
@@ -685,4 +617,27 @@ def _calibration(facts: Facts) -> Check:
         else f"; its probabilities are off by {100 * found.gap:.1f} points on average."
     )
     advice = "Take probabilities near 0 or 1 with a grain of salt; the order may still be right."
-    return Check("calibration", title, state, finding, advice if state != "good" else "")
+    return Answer(state, finding, advice if state != "good" else "")
+
+
+# Keys of the checks with their titles, in the order in which a reader needs them.
+_QUESTIONS: tuple[tuple[str, str, Callable[[Facts], Answer | None]], ...] = (
+    ("first", "First place", _first_place),
+    ("leader", "Votes the leader hangs on", _leader),
+    ("separation", "Separation of the items", _separation),
+    ("misfit", "Misfitting workers", _misfit),
+    ("circles", "One dimension", _circles),
+    ("copies", "Copied and repeated answers", _copies),
+    ("drift", "Change over time", _drift),
+    ("repeats", "Votes counted once", _repeated_rows),
+    ("item-votes", "Votes per item", _item_votes),
+    ("worker-votes", "Votes per worker", _worker_votes),
+    ("connected", "One connected scale", _connected),
+    ("sign", "Which end is up", _sign),
+    ("converged", "Convergence", _converged),
+    ("flagged", "Flagged workers", _flagged),
+    ("one-worker", "One worker's weight", _one_worker),
+    ("times", "Work times", _work_times),
+    ("sides", "Side bias", _sides),
+    ("calibration", "Predictions of left-out votes", _calibration),
+)

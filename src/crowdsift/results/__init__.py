@@ -5,11 +5,17 @@ from typing import TYPE_CHECKING
 from crowdsift.io import offered
 
 if TYPE_CHECKING:
-    from crowdsift.results.leaderboard import EXCEL_FILES, form_of, write_excel_safe, write_leaderboard
-    from crowdsift.results.predict import labels_of_workers, predictions
-    from crowdsift.results.scales import require_scale
-    from crowdsift.results.store import FIT_FILES, require_target
-    from crowdsift.results.words import CONTROLS, plain_text
+    from crowdsift.results.leaderboard import EXCEL_FILES as EXCEL_FILES
+    from crowdsift.results.leaderboard import form_of as form_of
+    from crowdsift.results.leaderboard import write_excel_safe as write_excel_safe
+    from crowdsift.results.leaderboard import write_leaderboard as write_leaderboard
+    from crowdsift.results.predict import labels_of_workers as labels_of_workers
+    from crowdsift.results.predict import predictions as predictions
+    from crowdsift.results.scales import require_scale as require_scale
+    from crowdsift.results.store import FIT_FILES as FIT_FILES
+    from crowdsift.results.store import require_target as require_target
+    from crowdsift.results.words import CONTROLS as CONTROLS
+    from crowdsift.results.words import plain_text as plain_text
 
 # The names that commands use, by module. Each module is loaded on first use (PEP 562).
 _HOMES = {
@@ -19,17 +25,4 @@ _HOMES = {
     "store": "FIT_FILES require_target",
     "words": "CONTROLS plain_text",
 }
-__all__ = [
-    "CONTROLS",
-    "EXCEL_FILES",
-    "FIT_FILES",
-    "form_of",
-    "labels_of_workers",
-    "plain_text",
-    "predictions",
-    "require_scale",
-    "require_target",
-    "write_excel_safe",
-    "write_leaderboard",
-]
 __getattr__ = offered(__name__, _HOMES)

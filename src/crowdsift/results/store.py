@@ -422,7 +422,7 @@ def _values(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
-def _object(_needed: str = "", **checks: Check) -> Check:
+def _object(_needed: str = "", /, **checks: Check) -> Check:
     """Return a check for an object with these entries, if present, and all those in `_needed`."""
 
     def check(value: Any) -> bool:
@@ -586,8 +586,8 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     votes, posterior = fit.votes, fit.posterior
     plain = votes is not None and votes.features is None and votes.item_class is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
-        columns = dict(zip(("first", "second", "outcome", "weight"), votes.columns, strict=True))
-        files[VOTES] = parquet_bytes({"worker": votes.worker_codes().astype(np.uint32), **columns})
+        rows = dict(zip(("first", "second", "outcome", "weight"), votes.columns, strict=True))
+        files[VOTES] = parquet_bytes({"worker": votes.worker_codes().astype(np.uint32), **rows})
         details["votes"] = {
             "sides_known": votes.sides_known,
             "has_workers": votes.has_workers,

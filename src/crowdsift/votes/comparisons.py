@@ -570,19 +570,17 @@ class Comparisons(EncodedVotes):
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))
         worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
-        whole = Comparisons.from_codes(
-            np.concatenate([table[v.first] for v, table in pairs]),
-            np.concatenate([table[v.second] for v, table in pairs]),
+        whole = encoded_again(
+            self,
+            first=np.concatenate([table[v.first] for v, table in pairs]),
+            second=np.concatenate([table[v.second] for v, table in pairs]),
             items=items,
             workers=workers,
             worker=np.concatenate(worker) if self.has_workers else None,
             outcome=np.concatenate([v.outcome for v in both]),
             weight=np.concatenate([v.weight for v in both]),
             sides_known=self.sides_known and other.sides_known,
-            by=self.by,
-            source=self.source,
             backend=self.backend or other.backend,
-            summed=True,
         )
         choices, grades = None, None
         places = list(zip(codes, who if self.has_workers else (None, None), strict=True))
@@ -670,6 +668,14 @@ def _refuse_faults(
         raise InputError(
             f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; a comparison needs two", source=source
         )
+
+
+def encoded_again(votes: Comparisons, **changed: Any) -> Comparisons:
+    """Return votes with some columns or labels changed, sorted and added up again."""
+    names = ("first", "second", "outcome", "weight", "items", "workers", "sides_known", "by", "source", "backend")
+    given = {name: getattr(votes, name) for name in (*names, "features", "feature_names")}
+    worker = votes.worker_codes() if votes.has_workers else None
+    return Comparisons.from_codes(**{**given, "worker": worker, "summed": True, **changed})
 
 
 _WAYS = np.array(["", "only won", "only lost", ""], dtype=object)

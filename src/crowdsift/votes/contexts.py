@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.votes.comparisons import Comparisons, frozen
+from crowdsift.votes.comparisons import Comparisons, encoded_again, frozen
 from crowdsift.votes.labels import as_column, factorize, merge
 
 
@@ -107,20 +107,7 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
         return None
     items, (place,) = merge([factorize(as_column(labels))])
     classes = votes.item_class
-    whole = type(votes).from_codes(
-        place[votes.first],
-        place[votes.second],
-        items=items,
-        workers=votes.workers,
-        worker=votes.worker_codes() if votes.has_workers else None,
-        outcome=votes.outcome,
-        weight=votes.weight,
-        sides_known=votes.sides_known,
-        features=votes.features,
-        feature_names=votes.feature_names,
-        source=votes.source,
-        backend=votes.backend,
-    )
+    whole = encoded_again(votes, first=place[votes.first], second=place[votes.second], items=items, by="")
     if classes is not None:
         of_item = np.zeros(len(items), np.uint32)
         of_item[place[::-1]] = classes[::-1]  # that of its first context, if they differ

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.numeric import Vector
-from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, encoded_again
 
 
 class GroupedVotes(NamedTuple):
@@ -39,16 +39,15 @@ def in_groups(
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
     in_group, inverse = np.unique(ends, return_inverse=True)
     place = inverse.reshape(-1).astype(np.uint32)
-    split = Comparisons.from_codes(
-        place[: len(first)],
-        place[len(first) :],
+    split = encoded_again(
+        votes.with_features(None),
+        first=place[: len(first)],
+        second=place[len(first) :],
         items=np.arange(len(in_group)).astype(object),
-        workers=votes.workers,
         worker=worker.astype(np.uint32) if votes.has_workers else None,
         outcome=outcome,
         weight=weight,
-        sides_known=votes.sides_known,
+        by="",
         threads=threads,
-        source=votes.source,
     )
     return GroupedVotes(split, in_group % votes.n_items, in_group // votes.n_items)
