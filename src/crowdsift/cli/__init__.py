@@ -176,8 +176,9 @@ def _explain(error: Exception) -> None:
         _fail(_SHORTAGE)
     if os.environ.get("CROWDSIFT_DEBUG"):
         raise error
+    first = (str(error).splitlines() or [""])[0][:300]
     _fail(
-        f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
+        f"internal error ({type(error).__name__}: {first}); this is a fault of "
         "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
     )
 
@@ -211,10 +212,6 @@ def _interrupted(error: Interrupted) -> None:
     done = ", ".join(str(path) for path in written())
     say(f"crowdsift: {what}; " + (f"already written: {done}" if done else "nothing was written"))
     sys.exit(error.status)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:300]
 
 
 def _fail(message: str) -> None:

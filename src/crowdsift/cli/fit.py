@@ -82,6 +82,7 @@ def fit(
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
+    from crowdsift.fitting import refuse_unused
 
     given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
     model = _named_model(method, given, dimensions, pooling, bool(reading.by))
@@ -108,7 +109,12 @@ def fit(
             batch=bool(mturk_review),
         )
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(chosen, bool(reading.covariates), classes, tune, item_features or item_text)
+    known = {
+        "covariates": bool(reading.covariates),
+        "classes": bool(classes),
+        "items": bool(item_features or item_text),
+    }
+    refuse_unused(chosen, True, tune=tune, **known)
     _refuse_robustness(chosen, read if robustness else None)
     steps, title = _Steps(reading.threads, quiet), f"Fitting {chosen.name}"
     with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
@@ -166,12 +172,6 @@ class _Steps:
             kind = "" if known else f"internal error, {type(error).__name__}: "
             text = str(error) or "not enough memory"
             self.failed.append(f"{option}: {kind}{text}")
-
-
-def _refuse_unused(model: Any, covariates: bool, classes: str | None, tune: bool, items: list[str] | None) -> None:
-    from crowdsift.fitting import refuse_unused
-
-    refuse_unused(model, True, covariates=covariates, classes=bool(classes), tune=tune, items=bool(items))
 
 
 def _refuse_robustness(model: Any, votes: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,7 +81,8 @@ def require_targets(command: Callable[..., None], given: Mapping[str, Any], opti
     fits: list[Target] = []
     for name, mark in marks.items():
         if isinstance(mark, Reads):
-            for value in _values(given[name]):
+            values = given[name] if isinstance(given[name], list | tuple) else (given[name],)
+            for value in values if given[name] is not None else ():
                 read += [(options[name], path) for path in read_files(value)]
                 folders += [(options[name], value)] if os.path.isdir(value) else []
             continue
@@ -105,11 +106,6 @@ def require_targets(command: Callable[..., None], given: Mapping[str, Any], opti
         require_separate(saved, written)
     for path in fits:
         require_target(path)
-
-
-def _values(value: Any) -> Iterator[Target]:
-    if value is not None:
-        yield from value if isinstance(value, list | tuple) else (value,)
 
 
 BAD_ROWS = "bad-rows.csv"  # default of --bad-rows

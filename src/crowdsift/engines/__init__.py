@@ -82,8 +82,10 @@ def engine_choice(
         if needs == "grid":
             _require_pairs(comparisons, memory)
         return Choice("disk", f"the votes need more than {memory} of memory")
-    if name == "torch" or device is not None:
-        _require_pytorch()
+    if (name == "torch" or device is not None) and not _installed("torch"):
+        raise RequestError(
+            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', or use engine 'cpu'"
+        )
     if name == "torch" and device is None and os.environ.get("TRITON_INTERPRET") != "1":
         fault = _gpu_fault()
         if fault is not None:
@@ -115,13 +117,6 @@ def _installed(module: str) -> bool:
         return find_spec(module) is not None
     except ImportError:
         return False
-
-
-def _require_pytorch() -> None:
-    if not _installed("torch"):
-        raise RequestError(
-            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', or use engine 'cpu'"
-        )
 
 
 def _gpu_fault() -> str | None:

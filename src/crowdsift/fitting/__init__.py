@@ -339,9 +339,7 @@ def _merged(gold: Gold, place: np.ndarray[Any, np.dtype[np.uint32]]) -> Gold | N
 def _scaled(result: Fit, scale: str, anchor: Mapping[Any, float] | None) -> Fit:
     whole = result.overall_ranking
     lacks = lacks_scale(result, scale) or ("" if whole is None else lacks_scale(whole, scale))
-    if lacks:
-        return replace(result, **unscaled_fields(result, lacks))
-    return result.on_scale(scale, anchor)
+    return replace(result, **unscaled_fields(result, lacks)) if lacks else result.on_scale(scale, anchor)
 
 
 def _warn(result: Fit) -> None:

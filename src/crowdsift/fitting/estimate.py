@@ -75,9 +75,7 @@ def open_votes(model: Model, votes: Comparisons, resources: Resources, gold: Gol
     cuts, notes = dict[str, float](), tuple[Diagnostic, ...]()
     if votes.grades is not None and model.rankings == "reweighted":
         votes, cuts, notes = _with_grades(model, votes, resources, gold)
-    prepared = votes
-    if gold is not None and model.takes_gold:
-        prepared = votes.with_gold(gold.winner, gold.loser)
+    prepared = votes.with_gold(gold.winner, gold.loser) if gold is not None and model.takes_gold else votes
     prepared = model.prepare(prepared)
     require_memory(
         0 if prepared.on_disk or prepared.elsewhere is not None else model.memory(prepared),
@@ -318,9 +316,7 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
     """Return scores about the means of their components, if there are several."""
     # A single component is already centred by its method, and keeps its exact bits.
     size = np.bincount(component)
-    if len(size) == 1:
-        return scores
-    return np.asarray(scores - (np.bincount(component, scores) / size)[component])
+    return scores if len(size) == 1 else np.asarray(scores - (np.bincount(component, scores) / size)[component])
 
 
 def without_gold(found: Estimate, count: int) -> Estimate:

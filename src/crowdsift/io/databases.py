@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.duck import FileSource
@@ -187,7 +187,7 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
             "the address of the database cannot be read: in user and password the characters @ : / ? # must be written "
             "as %40 %3A %2F %3F %23; better leave the password to PGPASSWORD, ~/.pgpass or a service file"
         )
-    uri = _with_timeout(address) if postgres else f"file:{_escaped(file_of(address))}"
+    uri = _with_timeout(address) if postgres else f"file:{quote(file_of(address), safe='/')}"
     driver = require_driver(address)
     try:
         connection = driver.connect(uri if postgres else uri + ("?mode=ro" if read_only else ""))
@@ -215,11 +215,6 @@ def require_driver(address: str) -> Any:
     if threading.current_thread() is threading.main_thread() and handler is not None:
         signal.signal(signal.SIGINT, handler)
     return driver
-
-
-def _escaped(path: str) -> str:
-    """Return a path with the characters escaped that have a meaning in a URI of SQLite."""
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _with_timeout(address: str) -> str:

@@ -64,7 +64,7 @@ class FileSource(Source):
     ) -> None:
         options = options or ReadOptions(encoding="utf-8")
         worker_from_path = options.worker_from_path
-        self.source = "standard input" if source == "-" else _shown_path(source)
+        self.source = "standard input" if source == "-" else os.fsencode(source).decode("utf-8", "backslashreplace")
         self._starts = [0]
         self._place = "rowid"
         self._skip_bad, self._from_path = options.skip_bad is not False, bool(worker_from_path)
@@ -281,9 +281,7 @@ class FileSource(Source):
         return out
 
     def kept(self) -> NDArray[np.bool_] | None:
-        if not self._condition:
-            return None
-        return self._fetch("kept", np.zeros(self._starts[-1], bool))
+        return None if not self._condition else self._fetch("kept", np.zeros(self._starts[-1], bool))
 
     def broken(self) -> dict[int, str]:
         rows: dict[int, str] = {}
@@ -500,10 +498,6 @@ class FileSource(Source):
             self._database.close()
             self._database = None
         self._folder.close()
-
-
-def _shown_path(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -206,20 +206,15 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
                 "{'winner': [...], 'loser': [...], 'worker': [...]}, or a data frame. Rows become "
                 "columns by dict(zip(('winner', 'loser', 'worker'), zip(*rows)))"
             )
-    if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
+    if len(columns) not in (2, 3) or not all(
+        isinstance(each, list) or getattr(each, "ndim", hasattr(each, "__array__")) == 1 for each in columns
+    ):
+        kinds = " and ".join(dict.fromkeys(type(each).__name__ for each in columns)) or "nothing"
         raise RequestError(
             "a list of arrays is (winner, loser) or (winner, loser, worker), each an array or a list; this one holds "
-            f"{len(columns)} of {_kinds(columns)}; use a dict of column names for more"
+            f"{len(columns)} of {kinds}; use a dict of column names for more"
         )
     return MemorySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
-
-
-def _is_array(column: Any) -> bool:
-    return isinstance(column, list) or getattr(column, "ndim", hasattr(column, "__array__")) == 1
-
-
-def _kinds(values: Iterable[Any]) -> str:
-    return " and ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
 
 
 def _source_of_relation(relation: Any) -> Source:
@@ -227,7 +222,7 @@ def _source_of_relation(relation: Any) -> Source:
     names = distinct_names(relation.columns)
     wide = {
         name: _WIDE[kind]
-        for name, kind in zip(names, (_family(str(kind)) for kind in relation.types), strict=True)
+        for name, kind in zip(names, (str(kind).partition("(")[0] for kind in relation.types), strict=True)
         if kind in _WIDE
     }
     if wide:
@@ -244,20 +239,16 @@ def _source_of_relation(relation: Any) -> Source:
     return MemorySource(columns)
 
 
-def _family(kind: str) -> str:
-    return kind.partition("(")[0]
-
-
-def _moment(microseconds: str) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))
-
-
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # How to read columns of DuckDB without an exact NumPy type, and how to convert their text.
 _WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HUGEINT": ("CAST({} AS VARCHAR)", int),
     "UHUGEINT": ("CAST({} AS VARCHAR)", int),
     "DECIMAL": ("CAST({} AS VARCHAR)", Decimal),
-    "TIMESTAMP WITH TIME ZONE": ("CAST(epoch_us({}) AS VARCHAR)", _moment),
+    "TIMESTAMP WITH TIME ZONE": (
+        "CAST(epoch_us({}) AS VARCHAR)",
+        lambda text: _EPOCH + timedelta(microseconds=int(text)),
+    ),
 }
 
 
@@ -305,7 +296,9 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
         with open(path, "w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow(_names(columns, added))
-            writer.writerows(map(_cell, record.values()) for record in records)
+            for record in records:
+                cells = record.values()
+                writer.writerow(json.dumps(x, ensure_ascii=False) if isinstance(x, dict | list) else x for x in cells)
         return
     if kind == "json":
         _write_lines(path, records)
@@ -354,10 +347,6 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
             record |= dict(zip(names, pair, strict=True))
         record |= {name: values[place] for name, values in numbers.items()}
         yield record | {name: texts[codes[place]] for name, (codes, texts) in labels.items()}
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 class UnfoldedSource(ArraySource):

@@ -361,7 +361,9 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     if hiding is not None and worker is not None:  # done here, so that later messages show no label
         workers, code = hiding.pseudonyms(workers)
         worker = code[worker]
-    weight = _numbers(table, roles["weight"], "weight") if "weight" in roles else None
+    weight = None
+    if "weight" in roles:
+        weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
     if plan.by:
         context = context_labels(table, context_names(plan.by))
         items, first, second = split_items(context, items, first, second)
@@ -408,10 +410,6 @@ def _choices(selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uin
     rows, ranks = selection.rows, np.asarray(found.ranks, np.float64)
     record = np.asarray(found.record, np.int64)[rows]
     return Choices.of_pairs(record, pair, ranks[rows], worker, found.max_diff)
-
-
-def _numbers(table: Source, column: str, role: str) -> NDArray[np.float32]:
-    return table.quantities(column, role).astype(np.float32, copy=False)
 
 
 def _with_repeats(

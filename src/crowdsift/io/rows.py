@@ -278,9 +278,7 @@ class Selection:
 
     def selected(self) -> Source:
         """Return the table with only these rows."""
-        if not self.state.any():
-            return self.table
-        return Selected(self.table, self.rows)
+        return self.table if not self.state.any() else Selected(self.table, self.rows)
 
     def mark(self, records: NDArray[Any], state: int) -> None:
         """Set the state of records, given as numbers, that are not used."""
@@ -685,7 +683,7 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
         return notes
     by_form: dict[str, list[str]] = {}
     for text in odd:
-        by_form.setdefault(_form(text), []).append(text)
+        by_form.setdefault(" ".join(unicodedata.normalize("NFKC", text).split()), []).append(text)
     for text in set(texts).difference(odd):
         if text in by_form:
             by_form[text].insert(0, text)
@@ -699,10 +697,6 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
         f"the {what} {first} differ only in blanks or Unicode form{more}; they count as different "
         f"{what}: write them alike if they are the same",
     )
-
-
-def _form(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def context_labels(table: Source, names: Sequence[str]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:

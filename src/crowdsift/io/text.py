@@ -236,7 +236,8 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
     names = tuple(name.strip() for name in fields)
     for name, count in Counter(names).items():
         if name and count > 1:
-            raise InputError(f"the header names the column {_cut(name)!r} twice; rename or remove one", source=source)
+            shown = name if len(name) <= 80 else f"{name[:77]}..."
+            raise InputError(f"the header names the column {shown!r} twice; rename or remove one", source=source)
     return Header(names, delimiter, skip)
 
 
@@ -257,10 +258,6 @@ def _bare_quotes(lines: Iterable[str], delimiter: str) -> Iterator[str]:
                     pieces[place] = (opening if place else first).sub("", pieces[place])
         inside = (inside + len(pieces) - 1) % 2
         yield '"'.join(pieces)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= 80 else f"{name[:77]}..."
 
 
 @contextmanager

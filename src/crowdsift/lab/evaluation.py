@@ -276,9 +276,7 @@ def _predicted(
     with without_warnings():
         for kept, left_out in parts:
             try:
-                fitted = relaxed
-                if tune and relaxed.tuned:
-                    fitted = tuned(kept, relaxed, resources, seed=seed).model
+                fitted = tuned(kept, relaxed, resources, seed=seed).model if tune and relaxed.tuned else relaxed
                 estimate = estimate_votes(fitted, kept, resources)
                 p = predicted_probability(left_out, fitted, estimate)
             except CrowdsiftError as error:

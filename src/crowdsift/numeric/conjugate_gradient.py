@@ -81,9 +81,7 @@ def conjugate_gradient(
 
 def _leaves(x: Vector, direction: Vector, length: float, diagonal: Vector, radius: float) -> bool:
     """Return whether a step ends outside the region."""
-    if np.isinf(radius):
-        return False
-    return float(diagonal @ (x + length * direction) ** 2) >= radius**2
+    return False if np.isinf(radius) else float(diagonal @ (x + length * direction) ** 2) >= radius**2
 
 
 def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> float:

@@ -21,17 +21,13 @@ if TYPE_CHECKING:
 
 def available_threads() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_count(threads: int | None) -> int:
     """Return the number requested, but at most the number of cores, which is the default."""
     # More threads than cores would wait for each other, and each needs memory for all items.
-    if threads is None:
-        return available_threads()
-    return min(whole_number("threads", threads, 1), available_threads())
+    return available_threads() if threads is None else min(whole_number("threads", threads, 1), available_threads())
 
 
 def thread_notes(threads: int | None) -> list[str]:

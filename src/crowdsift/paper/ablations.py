@@ -136,9 +136,7 @@ def _fit(votes: Any, name: str, **values: Any) -> tuple[Fit, str]:
 
 
 def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
-    if one.std() == 0 or two.std() == 0:
-        return None
-    return float(np.corrcoef(one, two)[0, 1])
+    return None if one.std() == 0 or two.std() == 0 else float(np.corrcoef(one, two)[0, 1])
 
 
 def _mirror(found: dict[Key, dict[str, Cell]]) -> str:

@@ -214,7 +214,9 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
     labels = {name: [_plain(row[name]) for row in shown] for name in (*by, "item")}
     for name, texts in list(labels.items()):  # a context column, if there is one, gets a third
         most = (room // 3 if name in by else room) - 3
-        cut = words.abbreviated(texts, max(min(most, _most_label(width)), _LEAST_LABEL))
+        cut = words.abbreviated(
+            texts, max(min(most, _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL), _LEAST_LABEL)
+        )
         labels[name] = cut
         room -= max(map(len, [_plain(name), *cut])) + 3
     table, ranks = Table(), {"rank": figures.pop("rank")}
@@ -258,10 +260,6 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
         figures["group"] = [words.count(row["component"]) for row in shown]
     # Some methods, and fits with very many items, have no intervals.
     return {name: texts for name, texts in figures.items() if any(texts)}
-
-
-def _most_label(width: int) -> int:
-    return _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL
 
 
 def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
@@ -315,6 +313,4 @@ def _interval(lower: float | None, upper: float | None, digits: int, nothing: fl
 
 
 def _span(lower: float | None, upper: float | None, form: str) -> str:
-    if lower is None or upper is None:
-        return ""
-    return f"{form.format(lower)} to {form.format(upper)}"
+    return "" if lower is None or upper is None else f"{form.format(lower)} to {form.format(upper)}"

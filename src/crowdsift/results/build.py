@@ -194,9 +194,7 @@ def _rounded(points: WorkerPoints) -> WorkerPoints:
 
 def _sites(fitted: FitBuilder) -> SavedSites | None:
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
-    if sites is None:
-        return None
-    return sites.recoded(np.argsort(fitted.order), np.arange(count), count)
+    return None if sites is None else sites.recoded(np.argsort(fitted.order), np.arange(count), count)
 
 
 def item_table(fitted: FitBuilder) -> Table:

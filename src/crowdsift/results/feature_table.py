@@ -213,9 +213,7 @@ def coefficient_table(fitted: FitBuilder) -> Table | None:
 def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
     """Return `covariates` of the summary: use and evidence of each, and the coefficient of all workers."""
     found = fitted.estimate.covariates
-    if found is None:
-        return {}
-    return {"covariates": [_record(found, name, fitted.level) for name in found.gains]}
+    return {} if found is None else {"covariates": [_record(found, name, fitted.level) for name in found.gains]}
 
 
 def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]:

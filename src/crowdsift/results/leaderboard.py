@@ -162,7 +162,7 @@ def write_excel_safe(fit: Fit, directory: str | os.PathLike[str], *, decimal_com
 
 def _text(table: Table, decimal_comma: bool) -> str:
     """Return the table as CSV for a spreadsheet."""
-    plain = _safe(table).to_csv()
+    plain = Table({name: _marked(column) for name, column in table.items()}).to_csv()
     if not decimal_comma:
         return plain
     out = io.StringIO(newline="")
@@ -174,10 +174,6 @@ def _text(table: Table, decimal_comma: bool) -> str:
         cells = zip(row, numbers, strict=True)
         writer.writerow(cell.replace(".", ",") if is_number else cell for cell, is_number in cells)
     return out.getvalue()
-
-
-def _safe(table: Table) -> Table:
-    return Table({name: _marked(table[name]) for name in table})
 
 
 def _marked(column: NDArray[Any]) -> NDArray[Any]:

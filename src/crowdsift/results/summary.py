@@ -347,9 +347,7 @@ def _text(label: Any) -> str:
 
 
 def _parts(label: Any) -> list[str]:
-    if not isinstance(label, tuple):
-        return [str(label)]
-    return [text for part in label for text in _parts(part)]
+    return [str(label)] if not isinstance(label, tuple) else [text for part in label for text in _parts(part)]
 
 
 _MOST_VOTES = 2_000_000  # above this, a part of the votes is used

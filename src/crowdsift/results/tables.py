@@ -110,9 +110,7 @@ def _shown(value: Any) -> str:
 def whole(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers as integers; other values unchanged."""
     small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
-    if len(values) and small and (values == np.round(values)).all():
-        return values.astype(np.int64)
-    return values
+    return values.astype(np.int64) if len(values) and small and (values == np.round(values)).all() else values
 
 
 def _plain(column: NDArray[Any]) -> list[Any]:
@@ -135,9 +133,7 @@ def _cells(column: NDArray[Any]) -> Iterator[str]:
 def _cell(value: Any) -> str:
     """Return a value as a CSV field, quoted if a reader needs it, for instance for a lone CR."""
     text = "" if value is None else str(value)
-    if _QUOTED.search(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
 
 
 def _alike(values: list[Any]) -> list[Any]:

@@ -71,7 +71,9 @@ def minimise(
     # still falls. If weights are so large that rounding keeps the measure above the tolerance, the run ends with steps
     # whose predicted gain is less than the last digit of the value.
     measure = measure or _largest
-    rule.iterate = lambda: _iterate(x, objective.workers())
+    rule.iterate = lambda: {
+        name: each for name, each in (("scores", x), ("workers", objective.workers())) if each is not None
+    }
     value, gradient = objective.evaluate(x)
     trace = [value]
     radius, moved = np.inf, True
@@ -99,10 +101,6 @@ def minimise(
         trace.append(value)
         finished = rule.stop(size) or radius < 1e-14 or idle >= _MAX_IDLE
     return x, trace
-
-
-def _iterate(scores: Vector, workers: Vector | None) -> dict[str, Vector]:
-    return {"scores": scores} if workers is None else {"scores": scores, "workers": workers}
 
 
 def _forcing(gradient: Vector, missing: float) -> float:

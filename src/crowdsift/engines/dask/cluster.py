@@ -79,9 +79,7 @@ class Session:
     def threads(self, shards: int) -> int:
         """Return how many threads a shard may use: all of its worker, divided among its shards."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        if shards > len(workers):
-            return 1
-        return max(min(int(worker["nthreads"]) for worker in workers), 1)
+        return 1 if shards > len(workers) else max(min(int(worker["nthreads"]) for worker in workers), 1)
 
     def _compare(self) -> None:
         """Refuse a cluster without workers, or with workers that would give other results."""
