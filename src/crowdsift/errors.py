@@ -4,8 +4,6 @@ Every error that a user can cause is a `CrowdsiftError`. Its message says what i
 command line prints it without a traceback and exits with status 1.
 """
 
-from __future__ import annotations
-
 import re
 from contextvars import ContextVar
 

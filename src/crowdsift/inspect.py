@@ -3,8 +3,6 @@
 The dependency is optional: ``pip install crowdsift[inspect]``; see docs/inspect.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations

@@ -3,8 +3,6 @@
 The dependency is optional: ``pip install crowdsift[sklearn]``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """The command line: it parses, calls the library and prints, without arithmetic. One file per command."""
 
-from __future__ import annotations
-
 import errno
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Signals: Ctrl-C and a request to end stop the command, clean up, and set its exit status."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

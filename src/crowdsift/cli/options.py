@@ -1,7 +1,5 @@
 """Options that several commands share, and the meaning of their texts."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

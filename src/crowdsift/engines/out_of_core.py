@@ -5,8 +5,6 @@ next one is read ahead; afterwards its pages leave the process. So a fit by any 
 parameters and about one shard.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Iterator, Sequence

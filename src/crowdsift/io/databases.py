@@ -6,8 +6,6 @@ others write at the same time. Passwords come from the places that the database'
 ~/.pgpass, a service file). A password in the address is used, and never shown or stored.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

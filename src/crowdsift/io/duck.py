@@ -6,8 +6,6 @@ becomes codes before it enters the table, a tenth of its size. `self._place` is 
 table, or a column of it if joins change the order.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ temporary folders are locked as long as their process lives; those of a killed r
 removes them. Process numbers are not used, because containers that share a folder reuse them.
 """
 
-from __future__ import annotations
-
 import atexit
 import errno
 import glob

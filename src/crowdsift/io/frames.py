@@ -1,7 +1,5 @@
 """Votes that are already in memory: data frames, Arrow tables, DuckDB relations."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Files about items, workers and pairs: values, classes, features, gold."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing

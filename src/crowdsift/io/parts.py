@@ -7,8 +7,6 @@ DuckDB is given a link in a folder of ours instead of the file's own path. So ne
 are not UTF-8 nor folders such as weight=5/ can mean anything to it.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import os

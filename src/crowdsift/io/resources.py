@@ -1,7 +1,5 @@
 """Memory and disk: available amounts, and errors before work that needs more."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

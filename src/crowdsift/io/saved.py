@@ -6,8 +6,6 @@ names. A reader accepts content under either name if it matches the record. So a
 either all old files or all new ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ Signals are handled: a query runs in another thread while the main thread waits 
 signal handler, stops the query and reaches the caller unchanged.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

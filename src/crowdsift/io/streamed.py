@@ -5,8 +5,6 @@ per range of workers; each fits into memory, and is sorted and collapsed by the 
 arrays have the same bytes as those of `crowdsift.read`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import weakref

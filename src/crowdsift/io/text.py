@@ -3,8 +3,6 @@
 DuckDB reads the rows. This module reads the first bytes before that, and finds the first bad row after an error.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

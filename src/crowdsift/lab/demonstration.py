@@ -1,7 +1,5 @@
 """The demo: a simulated crowd with known spammers, fitted without that knowledge."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Add spammers to real votes, to test a method."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

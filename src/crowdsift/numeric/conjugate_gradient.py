@@ -1,7 +1,5 @@
 """Conjugate gradients with the product as a function, limited by a trust region."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

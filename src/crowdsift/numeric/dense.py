@@ -1,7 +1,5 @@
 """Factors and inverses of dense symmetric positive definite matrices."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from itertools import pairwise
 

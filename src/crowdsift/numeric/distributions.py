@@ -1,7 +1,5 @@
 """Distributions of many variables at once: quantiles, and probabilities below a value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The logistic and the normal distribution function, and likelihoods based on them, elementwise on arrays."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

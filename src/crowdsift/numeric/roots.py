@@ -1,7 +1,5 @@
 """Find a zero of a continuous function of one variable in a bracket."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

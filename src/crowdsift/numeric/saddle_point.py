@@ -5,8 +5,6 @@ t√K''(t). The probability of at least x is that of a normal variable of at lea
 1986), with a relative error far below that of the normal approximation in the tail.
 """
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 import numpy as np

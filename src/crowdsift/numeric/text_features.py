@@ -3,8 +3,6 @@
 Both depend on the text alone, need no download, and are equal on every machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 A new experiment is one new file and one line here.
 """
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Effects of the methods' settings: starts, tolerance, priors, alternations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The output of a run: tidy tables, figures and a page, and the format of texts and numbers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """The table of real data sets: every method on Passage and FaceAge, against their truth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, TITLES, Page, RealExperiment, Record, Setting

@@ -3,8 +3,6 @@
 Settings run in parallel processes, each with one thread; finished records are saved at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """Spammers of five kinds added to real votes, from a few to nine times the workers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from crowdsift.lab.spam import KINDS

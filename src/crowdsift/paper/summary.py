@@ -1,7 +1,5 @@
 """Means over seeds, the best methods, and comparison with the paper's figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

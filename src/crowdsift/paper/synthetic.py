@@ -1,7 +1,5 @@
 """The six sweeps over simulated crowds: more workers, comparisons or items, with two ranges of β."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

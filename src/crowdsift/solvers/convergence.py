@@ -1,7 +1,5 @@
 """The stopping rule of all solvers, and the history of its measure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Votes by context: a worker's votes in each context count as those of a separate worker."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 

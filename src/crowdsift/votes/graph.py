@@ -1,7 +1,5 @@
 """The graph of comparisons: which items are connected by a chain of votes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Votes in which an item counts as a different item in each group, such as a prompt."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

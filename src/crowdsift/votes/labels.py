@@ -6,8 +6,6 @@ frames often turn columns of integers into floats. If there are integers among t
 None, NaN and blank text are not labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any

@@ -5,8 +5,6 @@ rate, measured from its votes and shrunk towards that of all workers: a tie has 
 divided as p to 1 - p.
 """
 
-from __future__ import annotations
-
 from math import lgamma
 from typing import Any, NamedTuple
 

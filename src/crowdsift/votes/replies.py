@@ -4,8 +4,6 @@ A label such as ``I am sorry, but I cannot... #5f3a0c1b2d4e6f70`` costs 69 chara
 searched for by its beginning, and is the same in every file. `crowdsift.io` makes the same labels in SQL.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

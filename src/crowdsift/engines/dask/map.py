@@ -5,8 +5,6 @@ on others, and the calls that left objects there are repeated in their order wit
 with the same bytes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

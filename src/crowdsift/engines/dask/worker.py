@@ -4,8 +4,6 @@ Calls go from the client to the worker itself, not through the scheduler, and ru
 goes on to answer heartbeats.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
