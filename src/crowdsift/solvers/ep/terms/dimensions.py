@@ -42,6 +42,7 @@ _CALMER = 0.25  # decrease of the caution of steps in one iteration
 _MOST, _STEPS = 300, 6  # most iterations, and steps of conjugate gradients in each
 _FIRST = 10  # iterations in one dimension before others are added
 _NEW_VARIANCE = 0.5  # initial variance of the weights of a new dimension
+_ANY = 1e9  # precision of the weights of a dimension that nobody has weighed yet
 _NOBODY = np.log([0.97, 0.01, 0.01, 0.01])  # class probabilities while a new dimension is fitted
 _HELD = 6  # iterations with these probabilities
 _LANCZOS, _COLUMNS = 14, 8  # steps of the residual test (half of them for a part of the votes), and its columns
@@ -169,14 +170,20 @@ class State:
         weights = np.insert(self.weights, D, 0.0, axis=1)
         second = np.insert(np.insert(self.second, D, 0.0, axis=1), D, 0.0, axis=2)
         second[:, D, D] = _NEW_VARIANCE
-        covariance = np.linalg.inv(self.crowd.precision)
-        covariance = np.insert(np.insert(covariance, D, 0.0, axis=0), D, 0.0, axis=1)
-        covariance[: D + 1, : D + 1] += _NEW_VARIANCE * np.eye(D + 1)
-        crowd = self.crowd._replace(
-            mean=np.insert(self.crowd.mean, D, 0.0), precision=np.linalg.inv(covariance), log_shares=_NOBODY
-        )
+        precision = np.insert(np.insert(self.crowd.precision, D, 0.0, axis=0), D, 0.0, axis=1)
+        precision[D, D] = _ANY
+        crowd = self.crowd._replace(mean=np.insert(self.crowd.mean, D, 0.0), precision=precision)
         positions = np.concatenate([self.positions, direction[:, None]], axis=1)
-        return State(positions, blocks, weights, second, crowd, self.shares)
+        return State(positions, blocks, weights, second, crowd, self.shares).opened()
+
+    def opened(self) -> State:
+        """Return the state with a population of more spread, and few workers of the other classes."""
+        # A run narrows the population and hardly widens it: what an earlier one has left is no good place to start.
+        # A group with another taste could end up as mirrored workers.
+        covariance = np.linalg.inv(self.crowd.precision)
+        covariance[: self.count, : self.count] += _NEW_VARIANCE * np.eye(self.count)
+        precision = np.asarray(np.linalg.inv(covariance), np.float64)
+        return replace(self, crowd=self.crowd._replace(precision=precision, log_shares=_NOBODY))
 
 
 def begin(scores: Vector, variance: Vector, weights: Vector, sd: Vector) -> State:
@@ -352,7 +359,7 @@ def search(setting: Setting, one: State, most: int, loads: Vector) -> tuple[Stat
         if not more or trials[-1].left_out_loss >= trials[-2].left_out_loss:
             break
         best = trial
-    return (run(setting, best) if best.count > 1 else None), tuple(trials)
+    return (resumed(setting, best) if best.count > 1 else None), tuple(trials)
 
 
 def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
@@ -365,9 +372,8 @@ def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
 
 
 def resumed(setting: Setting, state: State) -> State:
-    """Return the end of a run from an earlier state; at first no worker may be mirrored."""
-    # Otherwise a group with another taste may end up as mirrored workers.
-    return run(setting, replace(state, crowd=state.crowd._replace(log_shares=_NOBODY)))
+    """Return the end of a run on all votes from the end of another."""
+    return run(setting, state.opened(), _HELD)
 
 
 def beyond_chance(values: Vector, by: float = _BEYOND_CHANCE) -> bool:
