@@ -59,13 +59,16 @@ def test_derivatives_are_those_of_the_expected_likelihood():
     votes = Graded(
         1.5 * rng.normal(size=400), rng.integers(0, 4, 400), rng.random(400), rng.random(400), rng.integers(0, 7, 400)
     )
-    point, log_scale, h = np.array([0.4, 1.3, 2.2, 0.1]), 0.2 * rng.normal(size=7), 1e-5
+    point, log_scale, h = np.array([0.4, 1.3, 2.2]), 0.2 * rng.normal(size=7), 1e-5
+    factor = 0.1 * rng.normal(size=7)
     for place in range(5):
         move = h * (np.arange(5) == place)
         up, down = (
-            grades._derivatives(votes, point + side * move[:4], log_scale + side * move[4])[0] for side in (1, -1)
+            grades._derivatives(votes, point + side * move[:3], factor + side * move[3], log_scale + side * move[4])[0]
+            for side in (1, -1)
         )
-        assert grades._derivatives(votes, point, log_scale)[1][:, place].sum() == pytest.approx((up - down) / (2 * h))
+        slope = grades._derivatives(votes, point, factor, log_scale)[1][:, place].sum()
+        assert slope == pytest.approx((up - down) / (2 * h))
 
 
 def test_probabilities_are_those_of_cumulative_logits():
@@ -80,19 +83,42 @@ def test_probabilities_are_those_of_cumulative_logits():
     assert found == pytest.approx(better, abs=1e-12)
 
 
-def test_weights_have_the_gradient_of_the_grades_up_to_their_common_factor():
-    cuts, eta, h = np.array([0.4, 1.2, 2.5]), np.linspace(-5, 5, 21), 1e-6
-    for level in (1, 2, 3):
-        grade = np.full(21, level)
-        rows = np.tile(cuts, (21, 1))
-        win, loss = grade_weights(eta, grade, rows, np.ones(21), np.zeros(21, int))
-        assert (win >= 0).all()
-        assert (loss >= 0).all()
-        own = win / (1 + np.exp(eta - cuts[0])) - loss / (1 + np.exp(-eta - cuts[0]))
-        up, down = (log_probabilities(eta + step, grade, rows) for step in (h, -h))
-        true = (up - down) / (2 * h)
-        factor = (own @ true) / (true @ true)
-        assert own == pytest.approx(factor * true, abs=1e-6)
+def pseudo(eta, half, level, weights):
+    """Log-likelihood of every vote's wins, losses and ties of a width; of ties the item ahead wins."""
+    ahead = np.where(level == 0, np.abs(eta), eta)
+    win, loss = -np.log1p(np.exp(half - ahead)), -np.log1p(np.exp(ahead + half))
+    tie = np.log(-np.expm1(-2 * half)) - np.log1p(np.exp(-ahead - half)) - np.log1p(np.exp(ahead - half))
+    return weights[0] * win + weights[1] * loss + weights[2] * tie
+
+
+@pytest.mark.parametrize("half", [0.2, 0.4, 0.7])
+def test_weights_have_the_gradient_of_the_grades_up_to_their_common_factor(half):
+    rng = np.random.default_rng(1)
+    cuts, eta, h = np.array([0.4, 1.2, 2.5]), np.repeat(np.linspace(-5, 5, 21), 60), 1e-6
+    level = np.abs(drawn(rng, eta, cuts))
+    level = np.append(level, np.arange(4))  # every grade, also where it is hardly given
+    eta = np.append(eta, np.full(4, 4.5))
+    rows, n = np.tile(cuts, (len(eta), 1)), len(eta)
+    weights = grade_weights(eta, level, rows, np.full(n, half), np.ones(n), np.zeros(n, int))
+    assert (weights >= 0).all()
+    own = (pseudo(eta + h, half, level, weights) - pseudo(eta - h, half, level, weights)) / (2 * h)
+    up, down = (log_probabilities(eta + step, level, rows) for step in (h, -h))
+    true = (up - down) / (2 * h)
+    factor = (own @ true) / (true @ true)
+    assert own == pytest.approx(factor * true, abs=1e-6)
+
+
+def test_ties_of_the_weights_are_as_wide_as_the_first_cut_point():
+    rng = np.random.default_rng(2)
+    cuts, eta, h = np.array([0.5, 2.0]), rng.normal(size=4000) * 1.8, 1e-6
+    grade = drawn(rng, eta, cuts)
+    level, eta = np.abs(grade), np.where(grade < 0, -eta, eta)
+    weights = grade_weights(
+        eta, level, np.tile(cuts, (4000, 1)), np.full(4000, 0.5), np.ones(4000), np.zeros(4000, int)
+    )
+    slope = (pseudo(eta, 0.5 + h, level, weights) - pseudo(eta, 0.5 - h, level, weights)).sum() / (2 * h)
+    assert abs(slope) < 1e-3 * weights.sum()
+    assert weights[2, level == 0].max() < 1.5 * weights[2, level == 0].min()  # no huge ones that cancel
 
 
 def crowd(seed):

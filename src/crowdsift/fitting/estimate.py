@@ -126,7 +126,8 @@ def _with_grades(
     if part is None:
         return plain, {}, ()
     # If grades measure something other than the better item, fits without them predict better.
-    lost = _losses(estimate_votes(model, part.votes, resources, gold), out) - _losses(part.binary, out)
+    found = estimate_votes(model, part.votes, resources, gold)
+    lost = _losses(found, out) - _losses(part.binary, out)
     worse = float(np.average(lost, weights=out.weight))
     if worse > half_width(LEVEL) * float(np.sqrt(out.weight**2 @ (lost - worse) ** 2)) / float(out.weight.sum()):
         note = (
@@ -134,7 +135,7 @@ def _with_grades(
             f"votes better (by {worse:.4f} nats a vote)"
         )
         return plain, {}, (Diagnostic(Kind.METHOD, note),)
-    whole = _reweighted_grades(model, votes, rows, resources, gold)
+    whole = _reweighted_grades(model, votes, rows, resources, gold, part._replace(binary=found))
     assert whole is not None
     cuts = whole.cuts
     shown: dict[str, float] = {"cut_point_spread": cuts.variance**0.5}
@@ -146,7 +147,7 @@ def _with_grades(
 
 
 class _GradedFit(NamedTuple):
-    """Votes with the weights of their grades, the cut points, and the estimate without grades."""
+    """Votes with the weights of their grades, the cut points, and the estimate without grades (or to start from)."""
 
     votes: Comparisons
     cuts: Cuts
@@ -154,15 +155,20 @@ class _GradedFit(NamedTuple):
 
 
 def _reweighted_grades(
-    model: Model, votes: Comparisons, rows: Grades, resources: Resources, gold: Gold | None
+    model: Model,
+    votes: Comparisons,
+    rows: Grades,
+    resources: Resources,
+    gold: Gold | None,
+    start: _GradedFit | None = None,
 ) -> _GradedFit | None:
     """Return the rows weighted by their grades; None if the method estimates too little."""
     # A grade below the highest is a win and, for the rest, a part of a loss.
-    tie, cuts, binary = rows.level == 0, None, None
+    tie, cuts, binary = rows.level == 0, None if start is None else start.cuts, None
     level, weight, worker = rows.level, rows.weight.astype(np.float64), rows.worker.astype(np.int64)
     plain = _as_votes(votes, rows[:2], worker, rows.outcome.astype(np.float64), weight)
     for _ in range(_REWEIGHTINGS - 1):
-        found = estimate_votes(model, plain, resources, gold)
+        found = start.binary if start and not binary else estimate_votes(model, plain, resources, gold)
         binary = binary or found
         if found.dimensions is None:
             model = model.in_one_dimension()
@@ -172,10 +178,13 @@ def _reweighted_grades(
         own, variance = moments
         eta, won = np.where(rows.outcome == 0.0, -own, own), np.where(tie, own > 0.0, rows.outcome == 1.0)
         cuts = fit_cuts(Graded(eta, level, weight, variance, worker), votes.n_workers, cuts)
-        win, loss = grade_weights(eta, level, cuts.of(worker), weight, worker)
-        pairs = tuple(np.concatenate([x, x]) for x in rows[:2])
-        outcome = np.concatenate([won, np.where(tie, 0.5, ~won)])
-        plain = _as_votes(votes, pairs, np.append(worker, worker), outcome, np.append(win, loss))
+        eta = eta * np.exp(cuts.factor[worker])
+        own_cuts, width = cuts.of(worker), found.workers.extra.get("tie_width")
+        half = own_cuts[:, 0] if width is None else np.nan_to_num(width)[worker]
+        weights = grade_weights(eta, level, own_cuts, half, weight, worker)
+        pairs = tuple(np.tile(x, 3) for x in rows[:2])
+        outcome = np.concatenate([won, ~won, np.full(len(won), 0.5)])
+        plain = _as_votes(votes, pairs, np.tile(worker, 3), outcome, weights.ravel())
     assert cuts is not None
     assert binary is not None
     return _GradedFit(plain, cuts, binary)

@@ -24,7 +24,7 @@ from crowdsift.errors import InputError
 from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_columns, refuse_empty, resolve_column
 from crowdsift.io.files import replace_file
 from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
-from crowdsift.io.options import ReadOptions
+from crowdsift.io.options import ROLES, ReadOptions
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
 from crowdsift.votes.pseudonyms import Hiding
@@ -57,7 +57,7 @@ def unfold(table: Source, plan: Plan, options: ReadOptions, *, every_column: boo
         table.load(table.names, condition=options.where)
     names = tuple(found.columns)
     layout = next(each for each in LAYOUTS if set(each) <= set(names))
-    roles = {name: name for name in names}
+    roles = {name: name for name in names if name in ROLES}
     return UnfoldedSource(found, table, kept), Plan(plan.format, layout, roles, found.context)
 
 

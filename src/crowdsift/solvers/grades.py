@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _STEPS, _CLOSE, _VARIANCE = 60, 1e-5, 0.1  # Newton's method: most steps, tolerance, and the initial variance of k
+_STIFF = 25.0  # precision of the prior of the log factor of a worker's η
 _NODES, _MASS = np.array([-1.0, 0.0, 1.0]) * 3.0**0.5, np.array([1.0, 4.0, 1.0]) / 6.0  # Gauss-Hermite quadrature
 
 
@@ -38,12 +39,16 @@ class Graded(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """Cut points of a typical worker with their standard errors, log scales of workers, and their variance."""
+    """Cut points of a typical worker with their standard errors, log scales of workers, and their variance.
+
+    `factor` is the logarithm of what each worker's η is multiplied by.
+    """
 
     points: Vector
     sd: Vector
     log_scale: Vector
-    variance: float = 0.0
+    variance: float
+    factor: Vector
 
     def of(self, worker: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cut points of these workers, one row each."""
@@ -53,14 +58,20 @@ class Cuts(NamedTuple):
 def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
     """Return the cut points c_1, c_2, ... and the scales of workers; c_1 is 0 without ties."""
     # They maximise the expected log-likelihood under the posterior of η, by Newton's method with Levenberg-Marquardt
-    # damping. A factor of all η is estimated as well, so that their errors include that of the scale.
+    # damping. A factor of each worker's η is estimated as well, since κ and slope of a worker depend on each other:
+    # without it many more fits would be needed.
     count, ties = int(votes.level.max()), bool((votes.level == 0).any())
     cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count)) if start is None else start.points
     k, variance = (np.zeros(n_workers), _VARIANCE) if start is None else (start.log_scale, start.variance)
-    point, free = np.append(cuts, 0.0), np.arange(0 if ties else 1, count + 1)
-    damping, before = 0.1, _derivatives(votes, point, k)
+    f, free = np.zeros(n_workers), np.arange(0 if ties else 1, count)
+    damping, before = 0.1, _derivatives(votes, cuts, f, k)
     for _ in range(_STEPS):
         _, slope, curvature = before
+        # Factors are eliminated first, then scales.
+        stiff = (_STIFF - curvature[:, -2, -2]) * (1.0 + damping)
+        ratio, step = curvature[:, -2] / stiff[:, None], (slope[:, -2] - _STIFF * f) / stiff
+        slope = slope + step[:, None] * curvature[:, -2]
+        curvature = curvature + ratio[:, :, None] * curvature[:, -2, None, :]
         own, across = -curvature[:, -1, -1], curvature[:, -1, free]
         found = RandomEffects.of_messages(own * k + slope[:, -1], own, np.ones(n_workers), _VARIANCE).variance
         moved, variance = abs(found - variance), found
@@ -68,53 +79,70 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
         pull = held * slope[:, -1] - k / (1.0 + own * variance)
         left = -curvature[:, free[:, None], free].sum(axis=0) - (across * held[:, None]).T @ across
         damped = left + damping * np.diag(np.abs(np.diag(left)))
-        change = np.zeros(count + 1)
+        change = np.zeros(count)
         change[free] = np.linalg.solve(damped, slope[:, free].sum(axis=0) + pull @ across)
         new = k + (pull + held * (across @ change[free])) / (1.0 + damping)
-        after = _derivatives(votes, point + change, new)
-        gain = after[0] - before[0] - 0.5 * float(new @ new - k @ k) / max(variance, 1e-9)
+        turned = f + step + ratio[:, :-2] @ change + ratio[:, -1] * (new - k)
+        after = _derivatives(votes, cuts + change, turned, new)
+        gain = after[0] - before[0] - 0.5 * _STIFF * float(turned @ turned - f @ f)
+        gain -= 0.5 * float(new @ new - k @ k) / max(variance, 1e-9)
         if gain < -1e-9 * abs(before[0]) or not np.isfinite(gain):
             damping = max(10.0 * damping, 1e-3)
             continue
         middle = float(new.mean())  # this part belongs to the cut points
-        point, k = point + change, new - middle
-        point[:-1] *= np.exp(middle)
+        cuts, f, k = (cuts + change) * np.exp(middle), turned, new - middle
         damping, before = 0.1 * damping, after
         if np.abs(change).max() < _CLOSE and moved < _CLOSE:
             break
-    errors = np.zeros(count + 1)
+    errors = np.zeros(count)
     errors[free] = np.sqrt(np.maximum(np.diag(np.linalg.inv(left)), 0.0))
-    return Cuts(point[:-1], errors[:-1], k, variance)
+    return Cuts(cuts, errors, k, variance, f)
 
 
 def grade_weights(
-    eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64], weight: Vector, worker: NDArray[np.int64]
-) -> tuple[Vector, Vector]:
-    """Return weights of wins, losses and ties with the same gradients as the grades at η and c_1."""
-    # `cuts` are those of every vote. A grade is replaced by a win and, for the rest, a part of a loss, both at the cut
-    # ±c_1. This alone would imply fewer ties than a worker has, so ties get a larger weight, and the leading item a few
-    # more wins to restore η. All weights have a common factor that makes the information equal to that of the grades.
+    eta: Vector,
+    level: NDArray[np.int64],
+    cuts: NDArray[np.float64],
+    half: Vector,
+    weight: Vector,
+    worker: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return weights of wins, losses and ties, a row each, with the same gradients as the grades at η.
+
+    `cuts`, and `half` the width of a tie in the present fit, are those of every vote. Wins are those of the winner, or
+    of the leading item of a tie.
+    """
     tie, c = level == 0, cuts[:, 0]
     low, high = _ends(level, cuts)
-    win = np.where(tie, 0.0, sigmoid(low - eta) / np.maximum(sigmoid(c - eta), 1e-300))
-    loss = np.where(np.isinf(high), 0.0, sigmoid(eta - high)) / sigmoid(eta + c)
+    ahead = np.where(tie, np.abs(eta), eta)
+    # A grade is replaced by a win and, for the rest, a part of a loss.
+    win = np.where(tie, 0.0, sigmoid(low - eta) / np.maximum(sigmoid(half - eta), 1e-300))
+    loss = np.where(tie | np.isinf(high), 0.0, sigmoid(eta - high) / sigmoid(eta + half))
+    drawn = tie.astype(np.float64)
     if tie.any():
-        count, who = int(worker.max()) + 1, worker[tie]
-        ahead = np.abs(eta[tie])
-        pull = weight[tie] * (sigmoid(ahead - c[tie]) - sigmoid(-ahead - c[tie]))
-        wider = weight[tie] * (sigmoid(-ahead - c[tie]) + sigmoid(ahead - c[tie]) + 2.0 / np.expm1(2.0 * c[tie]))
-        narrower = weight * np.where(tie, 0.0, win * sigmoid(c - eta) + loss * sigmoid(eta + c))
-        left = np.maximum(np.bincount(who, wider - pull, count), 1e-9)
-        wanted = np.bincount(worker, narrower, count) - np.bincount(who, pull, count)
-        factor = np.maximum(wanted / left, 1.0)[who]
-        win[tie] = (factor - 1.0) * pull / weight[tie] / np.maximum(sigmoid(c[tie] - ahead), 1e-300)
-        loss[tie] = factor
-    win, loss = win * weight, loss * weight
-    eta = np.where(tie, np.abs(eta), eta)
-    at_cut, below = _bend(eta - c), _bend(eta + c)
-    held = float(win @ at_cut + loss @ (below + np.where(tie, at_cut, 0.0)))
-    share = float(weight @ (_bend(eta - low) + _bend(eta - high))) / max(held, 1e-300)
-    return win * share, loss * share
+        # These alone would imply fewer ties than a worker has. So a part of the losses becomes ties with the same
+        # gradient in η. If that is not enough, ties get a larger weight, and the leading item wins that restore η.
+        def total(values: Vector) -> Vector:
+            return np.asarray(np.bincount(worker, weight * values))
+
+        pull, held = (sigmoid(ahead - h) - sigmoid(-ahead - h) for h in (c, half))  # of a tie, on η
+        wider = sigmoid(-ahead - c) + sigmoid(ahead - c) + 2.0 / np.expm1(2.0 * c)
+        asked = total(win * sigmoid(c - eta) + loss * sigmoid(eta + c) - drawn * wider)
+        swap = np.where(eta > 0.0, loss, 0.0)
+        fewer = held / sigmoid(ahead + half)  # losses for a tie
+        most = total(swap * (wider + fewer * sigmoid(ahead + c)))
+        part = swap * np.clip(asked / np.maximum(most, 1e-300), 0.0, 1.0)[worker]
+        loss -= part * fewer
+        left = asked - total(part * (wider + fewer * sigmoid(ahead + c)))
+        factor = 1.0 + np.maximum(left / np.maximum(total(drawn * (wider - pull)), 1e-9), 0.0)[worker]
+        factor = np.maximum(factor, pull / np.maximum(held, 1e-300))
+        win = np.where(tie, np.maximum(factor * held - pull, 0.0) / np.maximum(sigmoid(half - ahead), 1e-300), win)
+        drawn = np.where(tie, factor, part)
+    found = np.stack([win, loss, drawn]) * weight
+    # All weights have a common factor that makes the information equal to that of the grades.
+    at_cut, below = _bend(ahead - half), _bend(ahead + half)
+    own = float((found * np.stack([at_cut, below, at_cut + below])).sum())
+    return np.asarray(found * (float(weight @ (_bend(eta - low) + _bend(eta - high))) / max(own, 1e-300)))
 
 
 def _ends(level: NDArray[np.int64], cuts: NDArray[np.float64]) -> tuple[Vector, Vector]:
@@ -138,13 +166,13 @@ def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.fl
 
 
 def _derivatives(
-    votes: Graded, point: Vector, log_scale: Vector
+    votes: Graded, point: Vector, factor: Vector, log_scale: Vector
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """Return the expected log-likelihood, and the gradient and curvature of every worker's part of it."""
-    # The parameters are c_1, c_2, ..., the log of η's scale, and k. The curvature is that of Gauss and Newton, which is
-    # never positive: second derivatives of the ends are left out.
-    count, n = len(point) - 1, len(log_scale)
-    cuts = Cuts(point[:-1], point[:-1], log_scale).of(votes.worker)
+    # The parameters are c_1, c_2, ..., the log of the factor of η, and k. The curvature is that of Gauss and Newton,
+    # which is never positive: second derivatives of the ends are left out.
+    count, n = len(point), len(log_scale)
+    cuts = np.exp(log_scale[votes.worker])[:, None] * point
     low, high = _ends(votes.level, cuts)
     if not (high > low).all():
         return -np.inf, np.zeros(0), np.zeros(0)
@@ -161,7 +189,7 @@ def _derivatives(
     finite = np.where(top, 0.0, high)
     ends[0, -1], ends[1, -1] = low, finite
     for node, mass in zip(_NODES, _MASS, strict=True):
-        eta = np.exp(point[-1]) * (votes.eta + node * np.sqrt(np.maximum(votes.variance, 0.0)))
+        eta = np.exp(factor[votes.worker]) * (votes.eta + node * np.sqrt(np.maximum(votes.variance, 0.0)))
         ends[2, -2] = eta
         total += mass * float(votes.weight @ log_probabilities(eta, votes.level, cuts))
         one, two = sigmoid(low - eta), np.where(top, 0.0, sigmoid(eta - finite))

@@ -17,6 +17,7 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.formats import TIE_WORDS, Format, Unfolded
+from crowdsift.io.options import ROLES
 from crowdsift.votes.choices import NOT_RANKED
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import cut, reply_text
@@ -78,12 +79,12 @@ class _Pairs:
             self.empty.append(len(self.rows))
         self.rows.append(row)
 
-    def unfolded(self, table: Source, **more: Any) -> Unfolded:
-        """Return the votes; raise an error if there is no ranking."""
+    def unfolded(self, table: Source, other: Sequence[str] = (), **more: Any) -> Unfolded:
+        """Return the votes, with `other` columns of the table; raise an error if there is no ranking."""
         if not self.record:
             raise InputError("no ranking of two items or more in any record", source=table.source)
         return Unfolded(
-            self.columns,
+            self.columns | _carried(table, other, [self.rows[record] for record in self.record]),
             self.record,
             self.rows,
             self.aside,
@@ -94,11 +95,23 @@ class _Pairs:
         )
 
 
+def _others(table: Source, *known: str) -> list[str]:
+    """Return the columns of a table that a ranking does not need, such as the language."""
+    return [name for name in table.names if name not in (*known, *ROLES)]
+
+
+def _carried(table: Source, names: Sequence[str], rows: Sequence[int]) -> dict[str, list[Any]]:
+    """Return the entries of columns in rows of the table."""
+    entries = list(table.rows(names)) if names else []
+    return {name: [entries[row][place] for row in rows] for place, name in enumerate(names)}
+
+
 def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Return pairs from rows of worker, item, rank and task; rows of one worker and task are one ranking."""
     # A row without a rank has an item that was shown and is below all ranked ones.
     names = [roles[role] for role in ("worker", "task", "item", "rank")]
-    table.load(names, condition=condition)
+    other = _others(table, *names)
+    table.load([*names, *other], condition=condition)
     groups: dict[tuple[Any, Any], dict[Any, tuple[int, float]]] = {}
     for row, (worker, task, item, rank) in enumerate(table.rows(names)):
         if is_empty(item):
@@ -121,7 +134,7 @@ def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") 
             pairs.skip(row)
         else:
             pairs.add(row, known, worker)
-    return pairs.unfolded(table)
+    return pairs.unfolded(table, other)
 
 
 def _rank(table: Source, row: int, column: str, entry: Any) -> float:
@@ -143,7 +156,8 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
     by_place = _places(table.names) if "ranking" not in roles else []
     names = by_place or [roles["ranking"]]
     more = [roles[role] for role in ("worker", "items") if role in roles]
-    table.load([*names, *more], condition=condition)
+    other = _others(table, *names, *more)
+    table.load([*names, *more, *other], condition=condition)
     pairs = _Pairs(("worker",) if "worker" in roles else ())
     for row, entries in enumerate(table.rows([*names, *more])):
         found = dict(zip((*names, *more), entries, strict=True))
@@ -164,7 +178,7 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
             pairs.add(row, ranking, *who)
         else:
             pairs.skip(row)
-    return pairs.unfolded(table)
+    return pairs.unfolded(table, other)
 
 
 def _places(names: Iterable[str]) -> list[str]:
@@ -220,7 +234,8 @@ def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") 
     wide = _options(table.names)
     given = [roles["items"]] if "items" in roles else wide
     more = [roles[role] for role in ("best", "worst", "worker") if role in roles]
-    table.load([*given, *more], condition=condition)
+    other = _others(table, *given, *more)
+    table.load([*given, *more, *other], condition=condition)
     pairs = _Pairs(("worker",) if "worker" in roles else (), "worst" in roles)
     for row, entries in enumerate(table.rows([*given, *more])):
         found = dict(zip((*given, *more), entries, strict=True))
@@ -247,7 +262,7 @@ def pairs_of_best(table: Source, roles: Mapping[str, str], condition: str = "") 
             low = _OTHER if len(answers) == 2 else NOT_RANKED
             rank = dict(zip(answers, (_BEST, _WORST), strict=False))
             pairs.add(row, [(item, rank.get(item, low)) for item in items], *who)
-    return pairs.unfolded(table)
+    return pairs.unfolded(table, other)
 
 
 def _options(names: Iterable[str]) -> list[str]:
@@ -266,7 +281,8 @@ _RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"), 7: ("a>>>b", "a>>b", "a>b", 
 def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Return votes from ratings of 1 (left much better) to 5 or 7, or of -2 or -3 to 2 or 3."""
     names = [roles[role] for role in ("left", "right", "rating", "worker") if role in roles]
-    table.load(names, condition=condition)
+    other = _others(table, *names)
+    table.load([*names, *other], condition=condition)
     rows = list(table.rows(names))
     ratings = [_rank(table, row, names[2], entries[2]) for row, entries in enumerate(rows)]
     given = [rating for rating in ratings if rating != NOT_RANKED]
@@ -288,7 +304,8 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
         word = "a=b" if row in empty else _RATED[size][int(place)]
         for name, entry in zip(columns, (*entries[:2], word, *entries[3:]), strict=True):
             columns[name].append(entry)
-    return Unfolded(columns, range(len(rows)), range(len(rows)), empty=sorted(empty))
+    every = range(len(rows))
+    return Unfolded(columns | _carried(table, other, every), every, every, empty=sorted(empty))
 
 
 _WORKER = ("worker", "annotator", "user", "worker_id", "judge", "judge_id", "user_id")
