@@ -194,10 +194,8 @@ def graded(crowds: int, first: int = 0) -> None:
 def left_wins(fit: crowdsift.Fit, left: np.ndarray, right: np.ndarray, worker: np.ndarray) -> np.ndarray:
     """Return P(left item preferred), given that the worker decides; `predict` knows no sides."""
     asked, model, known = predict.question(fit, left, right, worker, "error"), model_of(fit), predict.dimensions_of(fit)
-    points, offset = (
-        predict.WorkerPoints(*(x[asked.worker] for x in predict.worker_draws(fit, model))),
-        np.zeros((1, 1)),
-    )
+    draws, offset = predict.worker_draws(fit, model), np.zeros((1, 1))
+    points = type(draws)(*(x[asked.worker] for x in draws))
     if known is not None:
         points, offset = predict._shifted(known, asked, np.arange(len(left)), asked.worker, points)
     win, _, loss = model.outcome_probabilities(

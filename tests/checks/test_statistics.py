@@ -10,11 +10,12 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 import crowdsift
-from crowdsift.checks.statistics import agreement_alpha, count_triads, scale_separation, separation
+from crowdsift.checks.statistics import agreement_alpha, count_triads, scale_separation
 from crowdsift.lab.spam import add_spammers
 from crowdsift.models.diagnostics import Kind
 from crowdsift.report.terminal import show_fit
 from crowdsift.results.scales import typical_reliability
+from crowdsift.results.summary import separation_of
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_separation(votes: crowdsift.Comparisons) -> None:
         fit = crowdsift.fit(votes, method, level=0.95)
         sd = (fit.items["upper"] - fit.items["lower"]) / 2 / norm.ppf(0.975)
         spread, error = fit.items["score"].var(ddof=1), (sd**2).mean()
-        found = separation(fit)
+        found = separation_of(fit.item_table, fit.method, fit.level)
         assert found is not None
         true = spread - error if method == "bt" else spread
         share = true / spread if method == "bt" else spread / (spread + error)
@@ -138,7 +139,7 @@ def test_separation_tells_the_share_of_variance_that_is_true() -> None:
         for seed in range(30):
             drawn = crowdsift.simulate(40, 10, 400, reliability=(1.0, 1.0), seed=seed)
             fit = crowdsift.fit(drawn.comparisons(), method, threads=1)
-            found = separation(fit)
+            found = separation_of(fit.item_table, fit.method, fit.level)
             assert found is not None
             result.append(found.reliability)
             score = fit.scores_of(drawn.items)

@@ -277,6 +277,39 @@ def test_layouts_mean_the_same():
 
 
 @pytest.mark.parametrize(
+    "columns",
+    [
+        {"ranking": ["a>b>c", "c>b>a", "b>a>c", "a>c>b"]},
+        {"rank_1": list("acba"), "rank_2": list("bbac"), "rank_3": list("cacb")},
+        {"best": list("acba"), "worst": list("cacb"), "items": ["a|b|c"] * 4},
+        {"model_a": ["a"] * 4, "model_b": ["b"] * 4, "model_c": ["c"] * 4, "winner": list("acba")},
+        {"left": list("acba"), "right": list("bbac"), "rating": [1, 5, 2, 4]},
+    ],
+)
+def test_other_columns_stay_for_contexts_and_conditions(columns):
+    rows = {"worker": list("wwvv"), **columns, "language": ["en", "en", "pl", "pl"]}
+    by = crowdsift.read(rows, by="language")
+    assert {label[0] for label in by.items} == {"en", "pl"}
+    plain = crowdsift.read({name: column[2:] for name, column in rows.items() if name != "language"})
+    some = crowdsift.read(rows, where="language = 'pl'")
+    assert some.rows == plain.rows
+    assert (some.first == plain.first).all()
+
+
+def test_other_columns_of_long_rankings_stay():
+    rows = {"worker": ["w"] * 6, "task": [1, 1, 1, 2, 2, 2], "item": list("abcabc"), "rank": [1, 2, 3, 3, 2, 1]}
+    by = crowdsift.read({**rows, "language": ["en"] * 3 + ["pl"] * 3}, by="language")
+    assert {label[0] for label in by.items} == {"en", "pl"}
+
+
+def test_rankings_and_graded_votes_are_not_put_together():
+    fit = crowdsift.fit({"worker": ["w", "v"], "ranking": ["a>b>c", "b>a>c"]})
+    graded = {"left": ["a", "b"], "right": ["b", "c"], "winner": ["A>>B", "A>B"], "worker": ["w", "v"]}
+    with pytest.raises(crowdsift.InputError, match="rankings and graded votes cannot be put together"):
+        fit.update(graded)
+
+
+@pytest.mark.parametrize(
     ("columns", "message"),
     [
         ({"ranking": ["a>b", "a>b>a"]}, r"row 2, column 'ranking': the item 'a' is twice"),

@@ -109,8 +109,7 @@ def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int 
     votes = fit.votes
     if votes is None:
         raise RequestError("a fit that was loaded does not hold its votes; fit them again to ask for statistics")
-    found, seed = separation(fit), int(fit.summary["seed"])
-    correlation = None
+    seed, correlation = int(fit.summary["seed"]), None
     if halves:
         refit = refitter(fit, gold, threads, warm=False)
         correlation = split_half(votes, refit, halves, seed)
@@ -119,7 +118,7 @@ def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int 
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # there is no model to misfit
         workers, items = (Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items))
     return FitStatistics(
-        separation=found,
+        separation=separation_of(fit.item_table, fit.method, fit.level),
         split_half=correlation,
         agreement=agreement_alpha(votes, fit.level),
         triads=count_triads(votes, p, seed),
@@ -180,14 +179,6 @@ def scale_separation(votes: Comparisons) -> float | None:
     if not spread > 0.0:
         return None
     return max(1.0 - float(np.mean(1.0 / information[held])) / spread, 0.0)
-
-
-def separation(fit: Fit) -> Separation | None:
-    """Return separation index and reliability of the scores; None without intervals."""
-    # Estimates that are not shrunk vary by the truth and by their errors: the true variance is var(m) - mean(v).
-    # Posterior means vary less than the truth, whose variance is var(m) + mean(v): subtracting the errors would shrink
-    # twice. Scores are relative to the means of their components.
-    return separation_of(fit.item_table, fit.method, fit.level)
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:

@@ -583,6 +583,8 @@ class Comparisons(EncodedVotes):
             backend=self.backend or other.backend,
         )
         choices, grades = None, None
+        if all(any(getattr(v, name) is not None for v in both) for name in ("choices", "grades")):
+            raise InputError("rankings and graded votes cannot be put together; fit each alone", source=other.source)
         places = list(zip(codes, who if self.has_workers else (None, None), strict=True))
         if any(v.choices is not None for v in both):
             from crowdsift.votes.choices import Choices
