@@ -11,6 +11,7 @@ from tools import prose
     [
         ("The votes are told apart.", "'told'"),
         ("It has a page of its own.", "'of its own'"),
+        ("It takes 16 bytes a vote.", "'bytes a vote'"),
         (" ".join(["word"] * 41) + ".", "41 words"),
         ("Short. " + " ".join(["Word"] * 45) + ". Short.", "45 words"),
     ],

@@ -28,6 +28,8 @@ DIALECT = {
     r"what (?:\w+ ){1,3}(?:is|are) of": "name the thing",
     r"where (?:it|they) (?:is|are) many": "write 'if there are many'",
     r"leave --?[a-z-]+ away": "write 'omit'",
+    r"(?:votes?|bytes|rows?|comparisons?|seconds) an? (?:worker|item|vote|comparison|shard|island)": "write 'per'",
+    r"at hand|of late|taken apart|go on from there": "write 'present', 'recent', 'split' or 'continue'",
     r"as ever|anew|doubled rows|is said|are said": "write 'as before', 'again', 'stated'",
 }
 EXCEPTIONS = (

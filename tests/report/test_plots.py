@@ -112,7 +112,7 @@ def test_what_cannot_be_drawn_is_refused(fit, monkeypatch):
         plots.calibration(crowdsift.fit(votes))
     with pytest.raises(RequestError, match="No worker is flagged"):
         plots.without_flagged(crowdsift.fit(votes))
-    with pytest.raises(RequestError, match="votes are not at hand"):
+    with pytest.raises(RequestError, match="votes are missing"):
         plots.calibration(replace(fit, votes=None))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RequestError, match="need matplotlib"):

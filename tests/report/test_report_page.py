@@ -161,7 +161,7 @@ def test_a_loaded_fit_reports_what_it_knows_and_all_with_its_votes(crowd, facts,
     assert "Kendall's tau" in crowdsift.load(tmp_path).report().html  # the folder holds the votes
     loaded = replace(crowdsift.load(tmp_path), votes=None)
     alone = loaded.report().html
-    assert "The votes are not at hand" in alone
+    assert "The votes are missing" in alone
     assert "Mean log-likelihood" in alone
     given = loaded.report(votes=crowd).html
     assert "Kendall's tau" in given

@@ -31,7 +31,7 @@ ENGINES = {"cpu": "crowdsift.engines.cpu", "sharded": "crowdsift.engines.sharded
 # Engines that consist of shards of others elsewhere; they have options, and must be closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 # Measured times by the capability that a method needs (docs/speed.md, docs/gpu.md), for the fastest method that needs
-# it. `_CORE` and `_GPU` are seconds a vote of one thread of the compiled core and of a GPU. `_START` is seconds until
+# it. `_CORE` and `_GPU` are seconds per vote of one thread of the compiled core and of a GPU. `_START` is seconds until
 # the GPU has started: PyTorch, the device, and kernels compiled earlier.
 _CORE = {"slopes": 1.0e-7, "em": 1.3e-6, "likelihood": 1.0e-5, "grid": 2.2e-6}
 _GPU = {"slopes": 6.0e-9, "em": 3.0e-8, "likelihood": 2.0e-6, "grid": 2.2e-8}

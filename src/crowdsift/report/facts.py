@@ -37,7 +37,7 @@ _LEAST = 4.0  # votes on a pair
 _Z = 1.6448536269514722
 MOST_ITEMS = 300  # most items with joint statements in a page
 _MOST_VOTES = 2_000_000  # most votes with statistics in a page
-ABSENT = "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read by crowdsift.read."
+ABSENT = "The votes are missing: this fit was loaded from a folder. Give them as votes=..., read by crowdsift.read."
 IN_FILES = "The votes are larger than the memory of this fit and stay in files; this would need all of them at once."
 # Seconds of one core above which a refit runs only on request.
 MOST_SECONDS = 8.0

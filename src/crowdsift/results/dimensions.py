@@ -134,7 +134,7 @@ def dimension_sentences(fit: Fit) -> list[str]:
 
 
 def _who(fit: Fit, number: int, name: str | None) -> str:
-    """Return the name of a dimension, and who weighs it, seen from the end that more workers prefer."""
+    """Return the name of a dimension and who weighs it, for the end that most workers prefer."""
     items, workers = fit.item_table, fit.worker_table
     at = items[f"position_{number}"].astype(np.float64)
     up = workers[f"weight_{number}_lower"] > 0.0

@@ -360,7 +360,7 @@ class Comparisons(EncodedVotes):
     Attributes
     ----------
     first, second
-        Item codes, of type uint32. Where sides are unknown the preferred item is first.
+        Item codes, of type uint32. If sides are unknown the preferred item is first.
     outcome, weight
         Of type float32.
     offsets
@@ -370,7 +370,7 @@ class Comparisons(EncodedVotes):
     sides_known
         Whether ``first`` was shown on the left (or first) and ``second`` on the right.
     has_workers
-        False where all votes were pooled because no worker is known.
+        False if all votes were pooled because no worker is known.
     rows
         The number of rows before collapsing.
     features
@@ -380,24 +380,24 @@ class Comparisons(EncodedVotes):
     item_class, class_names
         The class of every item as a code into the names, or None.
     item_features
-        What items are, in numbers, or None; see `crowdsift.fit` and its `items`.
+        Features of items as numbers, or None; see `crowdsift.fit` and its `items`.
     by
         The name of the context column, a tuple of several names, or "". With a context an item is a pair (value, item),
-        the value a tuple where there are several columns, so that items of different contexts are never compared.
+        the value a tuple for several columns, so that items of different contexts are never compared.
     intake
-        What became of every row that was read, for votes that were; see `Intake`.
+        Counts of how the rows were used, if the votes were read; see `Intake`.
     reading
-        The options with which the votes were read, if any, that an update uses again.
+        The options of reading, if any, that an update uses again.
     row_ids
-        Sorted hashes of what names a row, such as the assignment, if the votes came with such columns: an update finds
-        the rows that it has already.
+        Sorted hashes of the columns that identify a row, such as the assignment, if there are any: an update finds
+        rows that it already has.
     choices
-        The rankings or best-worst answers whose pairs these are, if the votes came as such.
+        The rankings or best-worst answers behind these pairs, if there are any.
     n_gold
-        How many of the workers, the last ones, are no workers but gold; see `with_gold`.
+        The number of gold workers, which come last; see `with_gold`.
     elsewhere
-        Where the rows are if other machines hold them (docs/scale.md); the arrays above are then empty but for offsets
-        and labels.
+        The place of the rows if other machines hold them (docs/scale.md); the arrays above are then empty, except
+        offsets and labels.
 
     Examples
     --------

@@ -38,7 +38,7 @@ SMALLEST = 1e-300  # smallest posterior mass whose logarithm is taken
 class TypeSummary(NamedTuple):
     """Mean, sd, limits of the 90 % interval and more of every worker.
 
-    `spread` has one row a worker: quantiles of equal probability that stand for the posterior of β. `p_side_only` is
+    `spread` has one row per worker: quantiles of equal probability that stand for the posterior of β. `p_side_only` is
     the probability of a side-only type, `width` the mean tie width, `side` and `side_sd` mean and sd of the side bias;
     `points` stand for the joint posterior.
     """
@@ -216,7 +216,7 @@ def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
 
 def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | None = None) -> Vector:
     """Return quantiles by linear interpolation of the cumulated masses over cell edges."""
-    # One row a worker. `atom` is probability at exactly 0, beside the masses.
+    # One row per worker. `atom` is probability at exactly 0, beside the masses.
     middle = 0.5 * (points[:, 1:] + points[:, :-1])
     first = 2.0 * points[:, :1] - middle[:, :1]
     last = 2.0 * points[:, -1:] - middle[:, -1:]

@@ -1,17 +1,17 @@
 """Dependent votes: scores that vary between groups of votes.
 
 In group g (votes on one prompt, task or session) item j has the score u_jg = r_j + e_jg with r ~ N(0, I) and e ~ N(0, s
-I). Where votes of a group are on one pair, this is an effect of pair and group of variance 2s; where they are on
-several, the effect on an item is in all votes of the group. An item in a group, a node, is an item to the engine, and
-votes connect nodes of one group only. So the Laplacian L falls apart into blocks, and nodes are integrated out one
-block at a time: with B = (I + sL_g)⁻¹
+I). If all votes of a group are on one pair, this is an effect of pair and group with variance 2s. If they are on
+several, the effect on an item is in all votes of the group. The engine treats an item in a group, a node, as an item,
+and votes connect nodes of one group only. So the Laplacian L consists of blocks, and nodes are integrated out one block
+at a time: with B = (I + sL_g)⁻¹
 
     items receive    Σ_g Z_gᵀ L_g B Z_g  and  Σ_g Z_gᵀ B b_g,
     nodes have       the mean B (r + s b_g)  and the covariance  sB + B Σ_r B,
     log|I + LC|      = Σ_g log|I + sL_g| + log|P|,
 
-with Z_g saying which item a node is, and P = I + Σ Z_gᵀ L_g B Z_g the precision of r. Of one pair a group it is the
-algebra of the pair effect.
+where Z_g maps nodes to their items, and P = I + Σ Z_gᵀ L_g B Z_g is the precision of r. With one pair per group this is
+the algebra of the pair effect.
 """
 
 from __future__ import annotations

@@ -460,7 +460,7 @@ class LowRankPrior(FeaturePrior):
         with dense_algebra():
             S = ((Z - self._smoothed) @ Z.T).astype(np.float64) / s  # L(I + sL)⁻¹ = (I - ...)/s
             self._root, self._log_s = inverse_root(0.5 * (S + S.T) + np.eye(len(S)))
-            spread = self._smoothed.T @ self._root.T.astype(np.float32)  # T S^-½, a row an item
+            spread = self._smoothed.T @ self._root.T.astype(np.float32)  # T S^-½, a row per item
         items = np.einsum("kf,kf->k", spread, spread).astype(np.float64)
         self._added = items, pair_distances(system.laplacian, spread)
         self._made, self._fresh = (self.shares.copy(), degrees), True
