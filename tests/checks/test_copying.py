@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from itertools import combinations, product
 from math import erfc
 
@@ -49,7 +50,9 @@ def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
 
 def test_chances_are_those_of_all_outcomes() -> None:
     p, q = 0.8, 0.35
-    cells = Cells(np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]), np.array([p, q]))
+    cells = Cells(
+        np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]), np.array([p, q]), np.zeros(2)
+    )
     none = Effects(cells, np.ones(2))
     none.variance = 0.0
     between, within = [], []
@@ -101,6 +104,7 @@ def test_log_ratios_are_those_of_all_outcomes() -> None:
         np.ones(2 * n),
         np.concatenate(wins).astype(float),
         np.repeat([p, q], n),
+        np.zeros(2 * n),
     )
     at, none, one = (np.arange(n), np.arange(n, 2 * n)), np.zeros(n), np.zeros(n, np.int64)
     z = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.0, one)[0]
@@ -127,7 +131,7 @@ def test_effects_of_pairs_are_found_from_the_others() -> None:
     base = rng.uniform(0.3, 0.7, units * workers)
     p = 1 / (1 + np.exp(-np.log(base / (1 - base)) - effect[unit]))
     wins = (rng.random(len(p)) < p).astype(float)
-    cells = Cells(unit, worker, np.ones(len(p)), wins, base)
+    cells = Cells(unit, worker, np.ones(len(p)), wins, base, np.zeros(len(p)))
     found = Effects(cells, np.ones(len(p)))
     assert found.variance == pytest.approx(sd**2, rel=0.25)
     one, two = (np.flatnonzero(worker == w) for w in (0, 1))
@@ -207,6 +211,52 @@ def test_few_independent_judges_are_not_named(items: int, slope: float, pair_sd:
         assert crowdsift.fit(votes, "bora-map", threads=1).copying().groups == ()
 
 
+def beside_others(seed: int, chance: Callable[[np.ndarray], np.ndarray], *, votes: int, both: bool) -> crowdsift.Fit:
+    """Fourteen workers of usual care, and two with the same questions who choose the left item with `chance`.
+
+    `both`: whether the two see every question a second time, with the items the other way round.
+    """
+    rng, items = np.random.default_rng(seed), votes // 15
+    score, rows = rng.normal(size=items), []
+    asked = np.array([rng.choice(items, 2, replace=False) for _ in range(votes)])
+    if both:
+        asked[votes // 2 :] = asked[: votes // 2, ::-1]
+    for worker in range(16):
+        if worker > 1:
+            asked = np.array([rng.choice(items, 2, replace=False) for _ in range(votes)])
+        difference = score[asked[:, 0]] - score[asked[:, 1]]
+        logit = rng.uniform(0.7, 1.6) * difference + 0.1 * rng.normal()
+        p = chance(difference) if worker < 2 else 1 / (1 + np.exp(-logit))
+        left = rng.random(votes) < p
+        rows += [(a, b, "left" if won else "right", f"w{worker:02d}") for (a, b), won in zip(asked, left, strict=True)]
+    columns = dict(zip(("left", "right", "winner", "worker"), zip(*rows, strict=True), strict=True))
+    return crowdsift.fit({name: list(values) for name, values in columns.items()}, "bora-map", threads=1)
+
+
+@pytest.mark.filterwarnings("ignore::crowdsift.SignWarning")
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(("share", "votes"), [(1.0, 200), (0.97, 600), (0.9, 600)])
+def test_judges_who_answer_by_the_side_are_no_copies(share: float, votes: int, both: bool) -> None:
+    """Two judges who always answer left give the same answers to the same questions, each alone."""
+    for seed in range(4):
+        found = beside_others(seed, lambda d: np.full(len(d), share), votes=votes, both=both).copying()
+        assert found.groups == ()
+        assert found.repeats.height == 0
+
+
+def test_careful_judges_who_lean_to_a_side_are_no_copies() -> None:
+    for seed in range(6):
+        fit = beside_others(seed, lambda d: 1 / (1 + np.exp(-1.5 * d - 2.0)), votes=600, both=False)
+        assert fit.copying().groups == ()
+
+
+def test_careful_judges_beside_careless_ones_are_no_copies() -> None:
+    """Two judges who never slip agree where the scores, found from careless votes, are wrong."""
+    for seed in range(10):
+        fit = beside_others(seed, lambda d: 1 / (1 + np.exp(-8.0 * d)), votes=200, both=False)
+        assert fit.copying().groups == ()
+
+
 @pytest.mark.parametrize("check", ["copying", "statistics", "robustness"])
 @pytest.mark.parametrize("weight", [1e5, 1e9])
 def test_the_cost_of_checks_does_not_grow_with_weights(weight: float, check: str) -> None:
@@ -263,7 +313,7 @@ def test_workers_who_share_few_votes_are_left_out_and_no_others() -> None:
     rng = np.random.default_rng(5)
     key = np.unique(rng.integers(0, 40, 3000) * 400 + rng.zipf(1.6, 3000) % 400)
     votes = rng.integers(1, 4, len(key)).astype(float)
-    cells = Cells(key // 400, key % 400, votes, 0.5 * votes, np.full(len(key), 0.5))
+    cells = Cells(key // 400, key % 400, votes, 0.5 * votes, np.full(len(key), 0.5), np.zeros(len(key)))
     every, chosen = _pairs_within(cells.unit), _often(cells)
     shared: dict[tuple[int, int], float] = {}
     for i, j in zip(*every, strict=True):

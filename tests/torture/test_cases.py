@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 
 import crowdsift
 from crowdsift import CrowdsiftError, cli
+from torture import AREAS
 from torture.words import result
 
 Run = Callable[..., tuple[int, str, str]]
@@ -244,3 +246,25 @@ def test_calls_of_the_core_that_read_outside_its_arrays() -> None:
     sites.set_vote_sites(zeros, zeros, zeros, zeros, none, none, 3)
     with pytest.raises(ValueError, match="before there are sites"):
         whole.set_shared(first[:1], second[:1], np.array([True]))
+
+
+def test_every_fault_has_tests_that_exist() -> None:
+    """The names in the tables of CASES.md; `::name` is in the file named last."""
+    tests = Path(__file__).parents[1]
+    rows = [
+        re.split(r" \| ", line.strip("| "))
+        for line in (tests / "torture" / "CASES.md").read_text().splitlines()
+        if re.match(r"\| \d", line)
+    ]
+    source = ""
+    for fault, column, _ in rows:
+        found = re.findall(r"torture `(\w+)`|`([\w/]+\.py)?(?:::(\w+))?(?:\[[^`]*)?`", column)
+        for area, file, name in found:
+            assert not area or area in AREAS, fault
+            if file:
+                path = tests / file
+                source = (path if path.exists() else tests.parent / file).read_text()
+            assert not name or f"def {name}(" in source, f"{fault}: {name}"
+        assert found or "cpp/tests/" in column, fault
+    last = next(at for at, (fault, _, _) in enumerate(rows) if fault.startswith("1 weak"))
+    assert {int(re.match(r"\d+", fault)[0]) for fault, _, _ in rows[last:]} == set(range(1, 31))

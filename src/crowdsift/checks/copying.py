@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.checks.statistics import calibrated
+from crowdsift.checks.statistics import calibrated, most_likely
 from crowdsift.errors import RequestError
+from crowdsift.models.covariance import difference_variance
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.saddle_point import saddle_point, saddle_points
 from crowdsift.results.predict import vote_probability
+from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
 from crowdsift.votes.graph import for_lower, pair_codes
 
@@ -92,7 +94,7 @@ def copying(fit: Fit) -> Copying:
             f"{fit.method} estimates no reliabilities, so that good workers look "
             "like copies of each other; use the method sift"
         )
-    cells = cells_of(votes, _probability(fit, votes))
+    cells = _cells(fit, votes)
     none = np.zeros(votes.n_workers)
     rho = _consistency(_within(cells, None), votes.n_workers)
     effects = Effects(cells, _repeated(cells, rho))
@@ -113,9 +115,21 @@ def copying(fit: Fit) -> Copying:
     return Copying(pairs, repeats, linked(pairs, wholes, votes.workers))
 
 
-def _probability(fit: Fit, votes: Comparisons) -> Vector:
-    """Return P(first preferred) of every vote by its worker, bounded away from 0 and 1."""
-    return np.clip(vote_probability(fit, votes), SLIP, 1.0 - SLIP)
+def _cells(fit: Fit, votes: Comparisons) -> Cells:
+    """Return the votes by pair of items and worker, with what the fit and a worker's lean to a side imply of them."""
+    p, who = np.clip(vote_probability(fit, votes), SLIP, 1.0 - SLIP), votes.worker_codes().astype(np.int64)
+    logit, error, lean = np.log(p / (1.0 - p)), np.zeros(len(p)), np.zeros(votes.n_workers)
+    known, variance = fit.posterior, None
+    if known is not None:
+        variance = difference_variance(known.covariances, known.sd, votes.first, votes.second)
+    if variance is not None:
+        near = model_of(fit).probability(np.full(len(lean), _STEP), fit.worker_table["reliability"].astype(np.float64))
+        error = np.nan_to_num(np.sqrt(variance) * (4.0 / _STEP * (near - 0.5))[who])
+    if votes.sides_known:
+        weight = np.where(votes.outcome == 0.5, 0.0, votes.weight.astype(np.float64))
+        each = np.ones(len(p))
+        lean = most_likely(logit, each, who, weight * votes.outcome, weight, len(lean), _PRIOR_LEAN**-2, 0.0)
+    return cells_of(votes, np.clip(sigmoid(logit + lean[who]), SLIP, 1.0 - SLIP), error, np.abs(lean) > _LEANS)
 
 
 class _Pairs(NamedTuple):
@@ -184,7 +198,7 @@ def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) ->
         0.5 * n * m + 2.0 * a * b,
         0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5),
         product / (repeated[i] * repeated[j]),
-        alone * left * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)),
+        alone * spread(cells, i, left) * spread(cells, j, left) * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)),
         alone,
         (i, j),
         (p, q),
@@ -227,7 +241,7 @@ def _within(cells: Cells, effects: Effects | None) -> _Pairs:
         a**2 + rest,
         s + c**2 + rest,
         _own_products(wins, n, p),
-        pairs * left * p * (1.0 - p),
+        pairs * spread(cells, several, left) ** 2 * p * (1.0 - p),
         pairs,
         (several, several),
         (p, p),
@@ -505,25 +519,33 @@ def linked(pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]) 
 
 MARGIN = 0.1  # probabilities for residuals are at least this far from 0 and 1, since anybody may slip
 SLIP = 0.01  # the probabilities themselves are at least this far from 0 and 1
+_LEANS, _PRIOR_LEAN = 0.5, 2.0  # smallest lean to a side that counts, and its prior standard deviation, in logits
+_STEP = 0.01  # difference of scores from which the slope of a worker's log odds is found
 _MAX_EFFECT = 3.0  # largest effect of a pair of items, in logits
+_MAX_SPREAD = 10.0  # largest standard deviation of log odds, so that probabilities stay below 1
 MAX_VOTES = 100.0  # most votes of a cell: tables of its outcomes must not grow with weights
 _COPIED = 0.5**0.5  # share of each worker's answers that are copies: every second pair of answers is from the source
 _EXPLAINED = 0.6  # largest correlation of two honest workers' unexpected answers
 
 
 class Cells(NamedTuple):
-    """Decided votes of one worker on one pair of items: how many, how many for the first, and p."""
+    """Decided votes of one worker on one pair of items: how many, how many for the first, and p.
+
+    `error` is the standard deviation of the log odds by the error of the scores; below 0 for an adversarial worker.
+    """
 
     unit: NDArray[np.int64]
     worker: NDArray[np.int64]
     votes: Vector
     wins: Vector
     p: Vector
+    error: Vector
 
 
-def cells_of(votes: Comparisons, p: Vector) -> Cells:
+def cells_of(votes: Comparisons, p: Vector, error: Vector, leans: NDArray[np.bool_]) -> Cells:
     """Return the decided votes by pair of items and worker, in the order of pairs."""
-    # Cells with more than `MAX_VOTES` votes are scaled down to it, with the same share of wins.
+    # Cells with more than `MAX_VOTES` votes are scaled down to it, with the same share of wins. A worker who leans to a
+    # side answers the two orders of a pair differently. Only its votes in the more frequent order count.
     decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
     first, second = votes.first[decided], votes.second[decided]
     y, q = (for_lower(first, second, x[decided]) for x in (votes.outcome, p))
@@ -531,12 +553,20 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
     weight = votes.weight.astype(np.float64)[decided]
     pair = pair_codes(first, second, votes.n_items)[1]
     key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
-    cell = cell.reshape(-1)
-    count, wins, total = (np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q))
-    p = total / np.maximum(count, 1e-300)
+    cell, lower_left = cell.reshape(-1), first < second
+    more = np.bincount(cell, np.where(lower_left, weight, -weight)) >= 0.0
+    weight = np.where(leans[worker] & (lower_left != more[cell]), 0.0, weight)
+    sums = (weight, weight * y, weight * q, weight * error[decided])
+    count, wins, total, wrong = (np.bincount(cell, v, len(key)).astype(np.float64) for v in sums)
+    p, error = total / np.maximum(count, 1e-300), wrong / np.maximum(count, 1e-300)
     scale = np.minimum(MAX_VOTES / np.maximum(count, 1e-300), 1.0)
     unit, who = key // votes.n_workers, key % votes.n_workers
-    return Cells(unit, who, scale * count, scale * wins, p)
+    return Cells(unit, who, scale * count, scale * wins, p, error)
+
+
+def spread(cells: Cells, at: NDArray[np.int64], left: Vector) -> Vector:
+    """Return how far the log odds of cells may be off in common: by the effect of a pair and by the scores."""
+    return np.copysign(np.minimum(np.sqrt(left + cells.error[at] ** 2), _MAX_SPREAD), cells.error[at])
 
 
 def careful(p: Vector) -> Vector:
@@ -643,11 +673,13 @@ def ratio_z(
     value = np.log(np.maximum(same, 1e-300)) - np.log(np.maximum(apart, 1e-300))
     value = np.where(apart > 0.0, value, 0.0)
     likely = [_by_chance(cells, at, each, left, rho) for each in (slow, p)]
-    chance = (1.0 - common) * np.mean(likely, axis=0) + common * same
     rows = np.arange(len(at[0]))
     seen = np.bincount(member, value[rows, one.seen, two.seen]).astype(np.float64)
-    value, chance = (np.reshape(table, (len(rows), -1)) for table in (value, chance))
-    return saddle_points(value, chance, seen, member)
+    value, same = (np.reshape(table, (len(rows), -1)) for table in (value, same))
+    chance = np.concatenate([(1.0 - common) * np.reshape(each, (len(rows), -1)) + common * same for each in likely])
+    both = np.concatenate([member, member + len(seen)])
+    z = saddle_points(np.tile(value, (2, 1)), chance, np.tile(seen, 2), both)
+    return np.asarray(z.reshape(2, -1).min(axis=0))
 
 
 def _by_chance(
@@ -655,9 +687,10 @@ def _by_chance(
 ) -> Vector:
     """Return probabilities of all outcomes of two cells, over two points of the effect of their pair."""
     tables: list[Vector] = []
-    for step in (np.sqrt(left), -np.sqrt(left)) if left.any() else (np.zeros(1),):
-        moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
-        pair = [outcomes(cells, w, q, rho).alone for w, q in zip(at, moved, strict=True)]
+    steps = [spread(cells, where, left) for where in at]
+    for sign in (1.0, -1.0):
+        odds = [q / (1.0 - q) * np.exp(sign * step) for q, step in zip(p, steps, strict=True)]
+        pair = [outcomes(cells, w, q / (1.0 + q), rho).alone for w, q in zip(at, odds, strict=True)]
         tables.append(_outer(*pair))
     chance = np.mean(tables, axis=0)
     return np.asarray(chance / chance.sum(axis=(1, 2), keepdims=True))
@@ -688,7 +721,7 @@ def ratio_with_group(cells: Cells, mine: NDArray[np.int64], others: NDArray[np.i
     value = np.log(np.maximum(copied, 1e-300)) - np.log(np.maximum(own.alone, 1e-300))
     value = np.where(own.alone > 0.0, value, 0.0)
     seen = float(value[np.arange(len(mine)), own.seen].sum())
-    return saddle_point(value, 0.5 * (own.alone + sure.alone), seen)
+    return min(saddle_point(value, each.alone, seen) for each in (own, sure))
 
 
 def _outer(one: Vector, two: Vector) -> Vector:

@@ -208,17 +208,31 @@ def calibrated(
     p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
 ) -> Vector:
     """Return probabilities with each worker's log odds rescaled by its own votes."""
-    # The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit shrinks
-    # probabilities towards 1/2, and some methods treat all workers as equally reliable. `p`, `worker`, `wins`, `votes`
-    # have one row each: the probability of a win, the worker, the wins, and the votes.
+    # A fit shrinks probabilities towards 1/2, and some methods treat all workers as equally reliable. `p`, `worker`,
+    # `wins`, `votes` have one row each: the probability of a win, the worker, the wins, and the votes.
     logit = np.log(p / (1.0 - p))
+    factor = most_likely(np.zeros(len(p)), logit, worker, wins, votes, n_workers, prior, 1.0)
+    return sigmoid(np.clip(factor[worker] * logit, -_STEEPEST, _STEEPEST))
+
+
+def most_likely(
+    base: Vector,
+    x: Vector,
+    worker: NDArray[Any],
+    wins: Vector,
+    votes: Vector,
+    n_workers: int,
+    prior: float,
+    mean: float,
+) -> Vector:
+    """Return each worker's c of log odds base + c·x, the most likely by its votes, less prior·(c - mean)²/2."""
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
-    for _ in range(_HALVINGS):  # the derivative decreases in the factor
+    for _ in range(_HALVINGS):  # the derivative decreases in c
         middle = 0.5 * (low + high)
-        q = sigmoid(np.clip(middle[worker] * logit, -_STEEPEST, _STEEPEST))
-        slope = np.bincount(worker, (wins - votes * q) * logit, n_workers) - prior * (middle - 1.0)
+        q = sigmoid(np.clip(base + middle[worker] * x, -_STEEPEST, _STEEPEST))
+        slope = np.bincount(worker, (wins - votes * q) * x, n_workers) - prior * (middle - mean)
         low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
-    return sigmoid(np.clip(0.5 * (low + high)[worker] * logit, -_STEEPEST, _STEEPEST))
+    return np.asarray(0.5 * (low + high))
 
 
 def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
