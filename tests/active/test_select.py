@@ -278,3 +278,9 @@ def test_where_everybody_only_saw_the_side_somebody_new_is_asked():
 def test_workers_whose_votes_weigh_less_than_one_half_count():
     votes = {"winner": ["a", "b"], "loser": ["b", "c"], "worker": ["x", "y"], "weight": [0.3, 0.2]}
     assert crowdsift.next_pairs(votes, 3).height == 3
+
+
+def test_a_fit_is_used_as_it_is_when_all_its_items_and_workers_are_named(crowd):
+    fit = crowdsift.fit(crowd.comparisons())
+    selector = crowdsift.Selector(fit, items=fit.votes.items, workers=fit.votes.workers, refit=0)
+    assert selector.fit is fit

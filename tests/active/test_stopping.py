@@ -148,6 +148,17 @@ def test_more_votes_of_the_same_kind_leave_a_smaller_need():
     assert needs[1] < needs[0]
 
 
+def test_the_page_of_a_study_states_the_need_that_a_plan_of_its_votes_has(monkeypatch):
+    from crowdsift.ask import background
+
+    monkeypatch.setattr(background, "_PLAN_SECONDS", 600.0)
+    votes = crowdsift.simulate(items=4, workers=5, comparisons=60, seed=1).comparisons()
+    selector = crowdsift.Selector(crowdsift.fit(votes), goal="first", refit=0)
+    made = plan(votes, goal="first")
+    assert background._expected(selector, Goal(1), False, 0.95)["more"] == made.words[1]
+    assert made.words[1] in made.sentence
+
+
 def test_plans_in_words():
     made = Plan(Goal(3), 0.95, 120, np.array([10] * 3 + [38] * 54 + [5_000] * 2), 5_000)
     assert made.sentence == (

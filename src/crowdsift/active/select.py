@@ -424,6 +424,8 @@ def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[A
     names, who = votes.workers, np.arange(votes.n_workers)
     if workers and votes.has_workers:
         names, who = _joined(votes.workers, workers)
+    if len(labels) == votes.n_items and len(names) == votes.n_workers:
+        return votes  # a fit of them, perhaps with gold, still holds
     whole = Comparisons.from_codes(
         place[votes.first].astype(np.uint32),
         place[votes.second].astype(np.uint32),

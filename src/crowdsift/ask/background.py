@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _RANKED = 400  # pairs sent to the server, the most valuable first
 _SHOWN_ITEMS = 500
-_PLAN_SECONDS, _PLAN_RUNS = 2.0, 19
+_PLAN_SECONDS = 2.0
+_LEAST_RUNS = 19  # of which the least and the largest need are a 90 % interval
 _OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
 
 
@@ -105,8 +106,8 @@ def _expected(selector: Selector, goal: Goal, settled: bool, confidence: float) 
     top = (3 if goal.top == 1 else 0) if settled else goal.top
     if (settled and not top) or top >= len(selector.items):
         return {}
-    made = plan(selector, goal=Goal(top).text, confidence=confidence, runs=_PLAN_RUNS, seconds=_PLAN_SECONDS)
-    if len(made.needs) < _PLAN_RUNS or not made.interval[2]:
+    made = plan(selector, goal=Goal(top).text, confidence=confidence, seconds=_PLAN_SECONDS)
+    if len(made.needs) < _LEAST_RUNS or not made.interval[2]:
         return {}
     low, middle, high = made.words
     if not settled:

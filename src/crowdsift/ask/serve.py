@@ -158,7 +158,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).partition(" (while")[0]
         raise RequestError(
             f"cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for any that is free"
         ) from None
