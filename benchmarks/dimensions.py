@@ -13,7 +13,7 @@ import itertools
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -172,8 +172,8 @@ def tastes(options: argparse.Namespace) -> None:
 
 
 def verdicts(options: argparse.Namespace) -> None:
-    """Judges who share errors, 20 gold pairs: the other pairs that are right, and as stated."""
-    right, stated = [], []
+    """Judges who share errors, 20 gold pairs: the other pairs that are right, by majority, and as stated."""
+    right, stated, most = [], [], []
     for folder in samples(options.seeds):
         gold = rows_of(folder / "verdicts_gold.csv")
         known = {name: [row[name] for row in gold[:20]] for name in gold[0]}
@@ -182,15 +182,27 @@ def verdicts(options: argparse.Namespace) -> None:
         p = np.asarray(fit.better(won, lost))
         right.append(float(np.mean(p > 0.5)))
         stated.append(p)
-        print(f"{fit.summary['dimensions']} dimensions, {right[-1]:.3f} right", flush=True)
+        assert fit.votes is not None
+        most.append(majority(fit.votes, won, lost))
+        print(f"{fit.summary['dimensions']} dimensions, {right[-1]:.3f} right, majority {most[-1]:.3f}", flush=True)
     if right:
         p = np.concatenate(stated)
         sure = np.maximum(p, 1.0 - p)
         above = sure > 0.95
         print(
-            f"mean {np.mean(right):.3f}; of {above.sum()} stated above .95 (mean "
+            f"mean {np.mean(right):.3f}, majority {np.mean(most):.3f}; of {above.sum()} stated above .95 (mean "
             f"{sure[above].mean():.3f}) {np.mean(p[above] > 0.5):.3f} right"
         )
+
+
+def majority(votes: Comparisons, won: list[tuple[str, str]], lost: list[tuple[str, str]]) -> float:
+    """Return the share of pairs in which most votes are for the item that won; a tie counts as half."""
+    code = {label: i for i, label in enumerate(votes.items)}
+    lead: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for first, second, outcome, weight in zip(*votes.columns, strict=True):
+        lead[int(first), int(second)] += float(weight * (2.0 * outcome - 1.0))
+    ahead = [lead[code[a], code[b]] - lead[code[b], code[a]] for a, b in zip(won, lost, strict=True)]
+    return float(np.mean(0.5 + 0.5 * np.sign(ahead)))
 
 
 BENCHMARKS = {
