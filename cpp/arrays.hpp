@@ -42,14 +42,14 @@ void require(const Matrix<T>& array, std::size_t rows, std::size_t columns, cons
                                     std::to_string(rows) + " x " + std::to_string(columns));
 }
 
-// For loops whose end depends on the numbers.
+// Checks for loops whose end depends on the numbers.
 inline void require_finite(const double* values, std::size_t count, const char* name) {
     for (std::size_t i = 0; i < count; ++i)
         if (!std::isfinite(values[i]))
             throw std::invalid_argument(std::string(name) + " has an entry that is not finite");
 }
 
-// An array that owns the vector's memory.
+// Returns an array that owns the vector's memory.
 template <class T, std::size_t D>
 nb::ndarray<nb::numpy, T, nb::ndim<D>> hand_over(std::vector<T>&& values,
                                                  const std::size_t (&shape)[D]) {

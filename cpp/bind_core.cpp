@@ -34,7 +34,7 @@ nb::tuple pairs_of(const LaplacianBinding& self) {
                           hand_copy(self.laplacian->weights()));
 }
 
-// Many right-hand sides, one a row.
+// Solves for many right-hand sides, one per row.
 nb::ndarray<nb::numpy, float, nb::ndim<2>> solve_rows(const LaplacianBinding& self,
                                                       Matrix<float> rhs, Matrix<float> start,
                                                       double shift, double tolerance,
@@ -50,7 +50,7 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> solve_rows(const LaplacianBinding& se
     return hand_over(std::move(x), {rows, n});
 }
 
-// Squared distances of rows, one an item, for every pair.
+// Squared distances of rows, one per item, for every pair.
 nb::ndarray<nb::numpy, double, nb::ndim<1>> distances_of(const LaplacianBinding& self,
                                                          Matrix<float> rows) {
     require(rows, self.core->votes.n_items, rows.shape(1), "rows");

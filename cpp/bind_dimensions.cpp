@@ -1,4 +1,4 @@
-// Votes in several dimensions: passes over workers, and the matrices they leave.
+// Votes in several dimensions: passes over workers, and the matrices that they return.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -15,7 +15,7 @@ namespace {
 
 using Anything = nb::ndarray<const double, nb::numpy, nb::c_contig, nb::device::cpu>;
 
-// A pass's arguments, checked.
+// Checks and returns the arguments of a pass.
 Space space_of(Core& core, const Matrix<double>& x, const Anything& covariance, std::size_t weights,
                std::size_t n_gold, const In<double>& width, bool ties, int part) {
     const std::size_t K = core.votes.n_items, D = x.shape(1);
@@ -57,7 +57,7 @@ void require_moments(const Core& core, const Matrix<double>& mean, const Blocks<
         throw std::invalid_argument("second moments are workers x weights x weights");
 }
 
-// What a pass leaves for items.
+// The matrix over items that a pass returns.
 struct BlocksBinding {
     std::shared_ptr<Core> core;
     std::size_t D, E;
@@ -108,7 +108,7 @@ struct BlocksBinding {
     }
 };
 
-// Residuals of votes, whose products show what workers share.
+// Residuals of votes; their products show what workers have in common.
 struct ResidualsBinding {
     std::shared_ptr<Core> core;
     std::vector<float> r;

@@ -130,7 +130,7 @@ nb::tuple posteriors(Sites& self, In<double> prior, std::size_t begin, std::size
 }
 
 // Reliabilities, masses by reliability, by width and of side-only types, and `chosen` types at
-// evenly spaced quantiles, a row per worker.
+// evenly spaced quantiles, one row per worker.
 nb::tuple marginals(Sites& self, In<double> prior, std::size_t begin, std::size_t end,
                     std::size_t chosen, std::optional<GivenPriors> own) {
     require_types(self, prior);
@@ -155,7 +155,7 @@ nb::tuple marginals(Sites& self, In<double> prior, std::size_t begin, std::size_
                           hand_over<std::int64_t, 2>(std::move(found), {rows, chosen}));
 }
 
-// Quantiles of masses at points, a row per worker.
+// Quantiles of masses at points, one row per worker.
 nb::ndarray<nb::numpy, double, nb::ndim<2>> quantiles(Sites& self, Matrix<double> points,
                                                       Matrix<double> masses, In<double> levels,
                                                       In<double> atom) {
@@ -188,7 +188,7 @@ nb::ndarray<nb::numpy, double, nb::ndim<2>> pair_sums(Sites& self) {
     return hand_over<double, 2>(std::move(sums), {count, 2});
 }
 
-// Laplacian, right-hand side, what the pair effect adds to the evidence.
+// Laplacian, right-hand side, and the part of the pair effect in the evidence.
 nb::tuple system_of(Sites& self, Matrix<double> shared, double pair_effect) {
     require(shared, self.core->shared.size(), 2, "shared");
     if (!(pair_effect >= 0.0)) throw std::invalid_argument("a variance is at least 0");
@@ -224,8 +224,8 @@ void set_pair_variances(Sites& self, std::optional<In<double>> variances,
     }
 }
 
-// Messages added up by item, unsettled ones, improper pairs, log-determinant, degrees, variances of
-// shared pairs.
+// Messages summed by item, number of unsettled ones, improper pairs, log-determinant, degrees, and
+// variances of shared pairs.
 nb::tuple propagate(Sites& self, In<double> precision, In<double> settled, bool fresh, bool last) {
     self.core->require_items(precision, "precision");
     self.core->require_items(settled, "settled");
@@ -277,7 +277,8 @@ nb::tuple vote_sites(Sites& self) {
                           hand_over(std::move(low)), hand_over(std::move(high)));
 }
 
-// Sites in that order, and adaptive grids of `half` levels, evenly spaced between their ends.
+// Sets the sites, in that order, and adaptive grids of `half` levels, evenly spaced between their
+// ends.
 void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau, In<float> side_nu,
                     In<double> low, In<double> high, std::size_t half) {
     const std::size_t votes = self.sites.split().size();

@@ -11,7 +11,7 @@ using namespace crowdsift;
 
 namespace {
 
-// The entries of A and B of one pass; its arrays go back for the next one.
+// The entries of A and B from one pass; the arrays are reused by the next one.
 struct Schur {
     CorePointer core;
     SchurEntries entries;
@@ -43,7 +43,7 @@ nb::object with_likelihood(const std::string& name, const Task& task) {
     throw std::invalid_argument("unknown likelihood " + name);
 }
 
-// How many parameters per worker has.
+// The number of parameters per worker.
 template <class Likelihood>
 std::size_t require_theta(const Core& core, const Matrix<double>& theta) {
     const std::size_t p = Likelihood::parameters(core.likelihood->features());

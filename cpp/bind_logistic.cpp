@@ -10,7 +10,7 @@ using namespace crowdsift;
 
 namespace {
 
-// S of one pass; its arrays go back for the next one.
+// The operator S from one pass; its arrays are reused by the next one.
 struct SlopeOperator {
     CorePointer core;
     SlopeHessian hessian;
@@ -26,7 +26,7 @@ struct SlopeOperator {
     SlopeOperator& operator=(const SlopeOperator&) = delete;
 };
 
-// n E[omega] of every comparison, in single precision where that is precise enough.
+// n E[omega] of every comparison, in single precision if that is accurate enough.
 struct EStep {
     CorePointer core;
     bool single;

@@ -18,7 +18,7 @@ using namespace crowdsift;
 
 namespace {
 
-// From how many rows on threads pay that live for one pass: fewer are counted before they start.
+// The number of rows from which on it pays to start threads for one pass.
 constexpr std::size_t kRowsOfOneCall = 60000;
 
 template <class T, class F>
@@ -60,7 +60,7 @@ RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& seco
                     oriented};
 }
 
-// The number of rows, all of whose items are below n_items.
+// Returns the number of rows; throws unless all of their items are below n_items.
 std::size_t require_items(const In<std::uint32_t>& first, const In<std::uint32_t>& second,
                           std::size_t n_items) {
     const std::size_t n = first.shape(0);

@@ -1,4 +1,4 @@
-// The votes of an engine and what passes over them share; operators and sites keep it alive.
+// The votes of an engine, and what their passes share; operators and sites keep it alive.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 #include "crowdsift/split_votes.hpp"
 #include "crowdsift/votes.hpp"
 
-// Pairs, which cost memory, and passes are made when they are first needed.
+// Pairs, which need memory, and passes are created when they are first used.
 class Core {
 public:
     Core(In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -55,7 +55,7 @@ public:
                                                         features ? features->shape(1) : 0);
     }
 
-    // Runs a pass: the GIL is released, and one pass at a time uses the threads and the sums.
+    // Runs a pass: the GIL is released, and only one pass at a time uses the threads and the sums.
     template <class Pass>
     auto run(const Pass& pass) {
         nb::gil_scoped_release release;
@@ -63,7 +63,7 @@ public:
         return pass();
     }
 
-    // These are for passes, inside run().
+    // For passes only, inside run().
     crowdsift::PairGraph& graph() {
         if (!graph_)
             graph_ = std::make_unique<crowdsift::PairGraph>(
@@ -84,7 +84,7 @@ public:
         return *slopes_;
     }
 
-    // The votes as wins, split once for each way to take ties.
+    // The votes as wins, computed once for each treatment of ties.
     std::shared_ptr<const crowdsift::SplitVotes> split(bool ties) {
         std::shared_ptr<const crowdsift::SplitVotes>& found = split_[ties ? 1 : 0];
         if (!found)
@@ -111,12 +111,12 @@ public:
     crowdsift::ItemSums sums;
     crowdsift::Votes votes{};
     std::unique_ptr<crowdsift::LikelihoodPasses> likelihood;
-    // Arrays of operators and E-steps that come and go.
+    // Reusable arrays of operators and E-steps.
     crowdsift::Buffers<float> entries_a, entries_b;
     crowdsift::PrecisionBuffers<float> rounded_precisions;
     crowdsift::PrecisionBuffers<double> exact_precisions;
     crowdsift::SharedPairs shared;
-    bool sited = false;  // sites refer to the shared pairs, which stay from then on
+    bool sited = false;  // sites refer to the shared pairs, which are fixed from then on
 
 private:
     std::unique_ptr<crowdsift::PairGraph> graph_;
@@ -139,7 +139,7 @@ nb::tuple solved(Core& core, const In<double>& rhs, const In<double>& start, con
                           report.converged);
 }
 
-// A vector over items that a pass fills.
+// Returns a vector over items that a pass fills.
 template <class Pass>
 Out<double> over_items(Core& core, const Pass& pass) {
     Vec out(core.votes.n_items);
@@ -147,7 +147,7 @@ Out<double> over_items(Core& core, const Pass& pass) {
     return hand_over(std::move(out));
 }
 
-// A Laplacian as Python holds it.
+// A Laplacian as a Python object.
 struct LaplacianBinding {
     CorePointer core;
     std::shared_ptr<const crowdsift::Laplacian> laplacian;

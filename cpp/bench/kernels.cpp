@@ -118,7 +118,7 @@ int main(int count, char** names) {
         for (const auto& [name, task] : kernels) std::printf("%s\n", name.c_str());
         return count == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    // What a kernel needs to have run before, and once itself, so that memory is there.
+    // Runs what a kernel needs before it, and the kernel once, so that memory is allocated.
     const std::string name = names[1];
     if (name == "bt product") kernels.at("bt pass")();
     if (name == "bora-map product") kernels.at("bora-map pass")();

@@ -1,4 +1,4 @@
-// What this machine can do: streaming, gathering and scattering, with 1 .. T threads, in the forms
+// Measures this machine: streaming, gathering and scattering, with 1 .. T threads, in the forms
 // that the passes use. Prints JSON; see benchmarks/roofline.py.
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ double best(const std::function<void()>& task) {
     return least;
 }
 
-// Bytes a second of a = b + s c, the triad of the stream benchmark; 24 bytes per entry.
+// Bytes per second of a = b + s c, the triad of the stream benchmark; 24 bytes per entry.
 double stream(ThreadPool& pool) {
     const std::size_t n = std::size_t{1} << 24;
     std::vector<double> a(n, 0.0), b(n, 1.0), c(n, 2.0);
@@ -44,7 +44,7 @@ struct Access {
     double gather, scatter;  // seconds each
 };
 
-// Real is that of the sums.
+// Real is the type of the sums.
 template <class Real>
 Access access(ThreadPool& pool, std::size_t items) {
     const std::size_t n = std::size_t{1} << 22;

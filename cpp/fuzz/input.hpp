@@ -1,4 +1,4 @@
-// Bytes from the fuzzer as numbers, votes and choices.
+// Numbers, votes and choices from the fuzzer's bytes.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ public:
     bool flag() { return (byte() & 1U) != 0; }
     std::size_t below(std::size_t limit) { return byte() % limit; }
 
-    // Mostly small; now and then the eight bytes as they are, or a value that is hard.
+    // Mostly small numbers; sometimes eight raw bytes, or a difficult value.
     double number() {
         static constexpr double kHard[] = {0.0,
                                            -0.0,
@@ -95,7 +95,8 @@ struct Sample {
 
     Sample(Input& in, std::size_t items, std::size_t rows) : pool(1 + in.below(3)), sums(items) {
         const std::size_t workers = 1 + in.below(6);
-        // Few bytes for many rows: each is made of the last, so that rows differ.
+        // A few bytes for many rows: each row is derived from the previous one, so that rows
+        // differ.
         std::uint32_t state = in.byte();
         for (std::size_t i = 0; i < rows; ++i) {
             state = state * 1664525U + 1013904223U + in.byte();

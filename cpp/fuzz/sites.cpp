@@ -6,7 +6,7 @@ using namespace fuzz;
 
 namespace {
 
-// What a life of sites refers to.
+// The objects to which sites refer.
 struct Life {
     Sample& at;
     SharedPairs shared;

@@ -20,7 +20,7 @@ public:
         length_ = 0;
     }
 
-    // How many levels each has who has some; 0: nobody has.
+    // The number of levels of each adaptive grid; 0 if there is none.
     std::size_t length() const { return length_; }
 
     bool has(std::size_t s) const { return place_[s] >= 0; }
@@ -40,11 +40,11 @@ public:
         std::copy(levels.begin(), levels.end(), levels_.begin() + place_[s]);
     }
 
-    // Back to the common levels; the place is kept, marked by -2 - place.
+    // Returns a worker to the common levels; its place is kept, encoded as -2 - place.
     void drop(std::size_t s) { place_[s] = -2 - place_[s]; }
 
-    // Which levels a worker should have for its likelihood over the lanes of the grid; new ones are
-    // written to `levels`. take() gives them to the worker.
+    // Chooses the levels for a worker's likelihood over the lanes of the grid; new ones are written
+    // to `levels`. take() assigns them to the worker.
     TypeGrid::Choice choice(std::size_t s, const TypeGrid& grid, const float* likelihood,
                             std::vector<double>& levels) const {
         return grid.refine(has(s) ? of(s) : grid.levels().data(), has(s), likelihood, levels);
@@ -59,7 +59,7 @@ public:
     }
 
 private:
-    std::vector<std::int64_t> place_;  // where a worker's levels start; negative: has none
+    std::vector<std::int64_t> place_;  // where a worker's levels start; negative if it has none
     std::vector<double> levels_;
     std::size_t length_ = 0;
 };

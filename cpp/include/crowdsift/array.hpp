@@ -1,8 +1,8 @@
-// Arrays over votes and pairs, in large pages where the system has them.
+// Arrays over votes and pairs, in large pages if the system supports them.
 //
-// Passes read them in the order of workers and gather in the order of pairs, at random: with pages
-// of 4 KiB every second such read misses the table of pages, which takes longer than the read.
-// Array(n) and resize(n) leave new elements without a value; Array(n, value) fills them.
+// Passes read them in the order of workers and gather in the order of pairs, at random. With pages
+// of 4 KiB every second such read misses the translation cache, which takes longer than the read.
+// Array(n) and resize(n) leave new elements uninitialised; Array(n, value) fills them.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct PageAllocator {
             const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
             void* const place = std::aligned_alloc(kPage, whole);
             if (place == nullptr) throw std::bad_alloc();
-            madvise(place, whole, MADV_HUGEPAGE);  // a wish: small pages do as well
+            madvise(place, whole, MADV_HUGEPAGE);  // a hint: small pages work, too
             return static_cast<T*>(place);
         }
 #endif
@@ -55,7 +55,7 @@ struct PageAllocator {
         std::free(place);
     }
 
-    // Elements without a value given stay as they are: the threads that fill an array touch its
+    // Elements without a given value stay uninitialised: the threads that fill an array touch its
     // pages first, each its own.
     template <class U>
     void construct(U* place) {

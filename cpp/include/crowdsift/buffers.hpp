@@ -1,5 +1,5 @@
-// Large arrays that come and go with operators: of every kind one is kept for the next operator, so
-// that passes one after the other touch the same pages, and an array in use is never given twice.
+// Large arrays of operators: one of each kind is kept for the next operator, so that successive
+// passes use the same pages. An array in use is never given out twice.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ public:
     }
 
     void give(Array<T>&& array) {
-        Array<T> given(std::move(array));  // what is not kept is freed after the lock
+        Array<T> given(std::move(array));  // arrays that are not kept are freed after the lock
         std::lock_guard<std::mutex> lock(mutex_);
         if (given.size() >= free_.size()) free_.swap(given);
     }

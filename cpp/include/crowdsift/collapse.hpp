@@ -1,6 +1,6 @@
-// Rows of votes to canonical order: sorted by worker, then by pair, outcome and context, equal
-// rows merged by adding their weights. The result depends on the set of rows only, never on
-// their order.
+// Puts rows of votes into canonical order: sorted by worker, then by pair, outcome and context,
+// with equal rows merged by adding their weights. The result depends only on the set of rows, not
+// on their order.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct RowInput {
     const float* outcome;          // null: the first item won every time
     const float* weight;           // null: 1 each
     const std::uint32_t* context;  // null: 0 each
-    bool oriented;                 // first and second are a fact (sides), not to be exchanged
+    bool oriented;                 // first and second are known sides, not to be exchanged
 };
 
 // The largest weight of a row: a sum of 2^32 such weights is far from the limits of float.
@@ -53,7 +53,7 @@ inline FirstFault find_fault(const RowInput& in) {
     return {};
 }
 
-// Where sides are unknown a vote has the preferred item first (a tie: the smaller code).
+// If sides are unknown a vote has the preferred item first (a tie: the smaller code).
 inline bool reversed(std::uint32_t first, std::uint32_t second, float outcome) {
     return outcome < 0.5F || (outcome == 0.5F && first > second);
 }
@@ -63,7 +63,7 @@ inline bool precedes(const VoteRow& a, const VoteRow& b) {
     if (a.second != b.second) return a.second < b.second;
     if (a.outcome != b.outcome) return a.outcome < b.outcome;
     if (a.context != b.context) return a.context < b.context;
-    return a.weight < b.weight;  // so that sums of weights are taken in one order
+    return a.weight < b.weight;  // so that weights are always summed in one order
 }
 
 inline bool same_vote(const VoteRow& a, const VoteRow& b) {
@@ -74,7 +74,7 @@ inline bool same_vote(const VoteRow& a, const VoteRow& b) {
 struct Collapsed {
     std::vector<VoteRow> rows;
     std::vector<std::int64_t> offsets;  // run of worker s: [offsets[s], offsets[s + 1])
-    std::vector<std::uint32_t> turned;  // 1 where the row was turned round
+    std::vector<std::uint32_t> turned;  // 1 if first and second were exchanged
 };
 
 // The input must be free of faults (find_fault). Rows of weight 0 are dropped.

@@ -22,7 +22,7 @@ inline double dot(std::size_t n, const double* a, const double* b) {
     return product_sum(n, a, b);
 }
 
-// A step along the direction. Returns the square of the residual r that is left, and r' M^-1 r.
+// Takes a step along the direction. Returns the squared norm of the new residual r, and r' M^-1 r.
 CROWDSIFT_CLONES
 inline std::pair<double, double> step_along(std::size_t n, double step,
                                             const double* CROWDSIFT_RESTRICT direction,
@@ -53,8 +53,8 @@ inline void turn(std::size_t n, double ratio, const double* CROWDSIFT_RESTRICT i
         direction[j] = inverse[j] * residual[j] + ratio * direction[j];
 }
 
-// (A + shift I) x = rhs from the x given; multiply(v, out) is the product with A + shift I, and
-// `diagonal` that of A.
+// Solves (A + shift I) x = rhs from the given x; multiply(v, out) is the product with A + shift I,
+// and `diagonal` that of A.
 template <class Multiply>
 SolveReport conjugate_gradient(std::size_t n, const Multiply& multiply, const double* diagonal,
                                double shift, const double* rhs, double* x, double tolerance,

@@ -17,7 +17,7 @@
 namespace crowdsift {
 
 constexpr std::size_t kMostCovariates = 64;
-// Of exponents, and of a product of 1/Z before its logarithm is taken: neither overflows.
+// Bounds of exponents, and of a product of 1/Z before its logarithm is taken: neither overflows.
 constexpr double kFarthest = 300.0, kLargest = 1e150;
 
 // Votes ordered by worker; covariates of the winner less the loser, one row per vote.
@@ -28,7 +28,7 @@ struct CovariateVotes {
     const std::uint8_t* tied;
 };
 
-// Types: beta one row per worker; side-only ones, not regular, see nothing but sides.
+// Types: one row of beta per worker; votes of side-only types depend on sides alone.
 struct CovariateTypes {
     std::size_t count;
     const double *beta, *width, *only;
@@ -47,7 +47,7 @@ inline OutcomeTerm outcome_term(double x, double width, bool tied) {
     return {(1.0 + one) * (1.0 + two) / room, p2 - p1, one * p1 * p1 + two * p2 * p2};
 }
 
-// Runs `task(worker)` for all, some at a time.
+// Runs `task(worker)` for all workers, several at a time.
 template <class Task>
 void each_worker(const CovariateVotes& votes, ThreadPool& pool, const Task& task) {
     const std::size_t chunks =
@@ -58,8 +58,8 @@ void each_worker(const CovariateVotes& votes, ThreadPool& pool, const Task& task
     });
 }
 
-// Of every worker and wanted type, at coefficients gamma (workers x types x covariates): the sum of
-// log Z, its gradient and minus its Hessian (by rows) in gamma. m and v are the cavities of d.
+// For every worker and wanted type, at coefficients gamma (workers x types x covariates): the sum
+// of log Z, its gradient and minus its Hessian (by rows) in gamma. m and v are the cavities of d.
 inline void covariate_messages(const CovariateVotes& votes, const CovariateTypes& types,
                                const double* m, const double* v, const double* gamma,
                                const std::uint8_t* wanted, double* log_z, double* gradient,
@@ -109,9 +109,9 @@ inline void covariate_messages(const CovariateVotes& votes, const CovariateTypes
     });
 }
 
-// Of every vote: the gradient (2) and minus the Hessian (3) of log Z, averaged over types of mass
-// q, in the means of (d, eta); m (2) and V (3) are its cavity, `shift` a type's coefficients less
-// their mean.
+// For every vote: the gradient (2) and minus the Hessian (3) of log Z in the means of (d, eta),
+// averaged over types of mass q; m (2) and V (3) are its cavity, `shift` a type's coefficients
+// minus their mean.
 inline void covariate_moments(const CovariateVotes& votes, const CovariateTypes& types,
                               const double* m, const double* V, const double* shift,
                               const double* q, double least, double* alpha, double* curvature,

@@ -27,7 +27,7 @@ using SmallMatrix = std::array<double, kMostWeights * kMostWeights>;
 
 enum class Part { all, kept, left_out };
 
-// Items, and what is fixed of votes. `covariance` is one matrix over items and dimensions, or a
+// Items, and the constants of votes. `covariance` is one matrix over items and dimensions, or a
 // block per item.
 struct Space {
     const Votes& votes;
@@ -41,7 +41,7 @@ struct Space {
 
     bool gold(std::size_t s) const { return s + n_gold >= votes.n_workers; }
 
-    // The weight of a row in the part. One vote of seven is left out, by a hash of its items and
+    // The weight of a row in the part. One of seven votes is left out, by a hash of its items and
     // its place among a worker's rows; a row of n votes is split.
     double weight(std::size_t i, std::size_t s) const {
         const double n = static_cast<double>(votes.weight[i]);
@@ -123,7 +123,7 @@ struct Slope {
 
 // The terms of a vote at E[z] and E[z^2]: a constant, l and w. The expected slope is that of a
 // smoothed logistic function, s(-k u), and its integral is the expected logarithm; `caution` is the
-// share of w that is the curvature of the bound.
+// share of the bound's curvature in w.
 struct VoteBound {
     double constant, l, w;
 
@@ -154,7 +154,8 @@ struct VoteBound {
     }
 };
 
-// Lower triangle of a Cholesky factor in place; false where the matrix is not positive definite.
+// Computes the lower triangle of a Cholesky factor in place; false if the matrix is not positive
+// definite.
 inline bool factorise(double* A, std::size_t n) {
     for (std::size_t j = 0; j < n; ++j) {
         for (std::size_t k = 0; k < j; ++k)
@@ -199,9 +200,9 @@ inline double quadratic(const double* M, const double* v, std::size_t n) {
     return sum;
 }
 
-// The crowd: weights of the population N(mean, precision^-1), precision without entries between
-// dimensions and side; log shares of population, mirrored, random and one-sided workers; precisions
-// of the side of one-sided workers and of the weights of gold.
+// The prior of workers: weights of the population N(mean, precision^-1), precision without entries
+// between dimensions and side; log shares of population, mirrored, random and one-sided workers;
+// precisions of the side of one-sided workers and of the weights of gold.
 struct Crowd {
     const double *mean, *precision, *log_shares;
     double one_sided, gold;
@@ -209,14 +210,15 @@ struct Crowd {
 
 constexpr std::size_t kClasses = 4;
 
-// What a worker's votes say in the bound, A and b of -a'Aa/2 + b'a, and the moments they leave.
+// The contribution of a worker's votes to the bound, A and b of -a'Aa/2 + b'a, and the resulting
+// moments.
 struct WorkerMoments {
     double* mean;    // E
     double* second;  // E x E
     double* share;   // of classes; all of gold is population
     double evidence;
     SmallVector population{}, mirrored{};
-    SmallMatrix covariance{};  // of both
+    SmallMatrix covariance{};  // of weights and side together
 };
 
 inline double scalar_evidence(double precision, double mean, double A, double b, double& m,
@@ -309,7 +311,7 @@ inline void worker_moments(const Space& space, const Crowd& crowd, bool gold, co
         }
 }
 
-// Sums of a pass over the population, all but gold: of shares, of weights, of their squares.
+// Sums of a pass over the population without gold: of shares, of weights, of their squares.
 struct DimensionSums {
     double bound = 0.0;
     std::array<double, kClasses> shares{};
@@ -357,8 +359,8 @@ void over_worker_ranges(const Votes& votes, ThreadPool& pool, std::size_t width,
 
 constexpr int kInner = 2;  // updates of bound and worker in a pass
 
-// One pass: the weights of every worker given the items and the weights before, and what items
-// receive: sums of l and w, kept per vote in `w`, and the right-hand side.
+// One pass: updates the weights of every worker given the items and the previous weights, and
+// computes the items' system: sums of l and w, with w stored per vote, and the right-hand side.
 template <std::size_t kD, std::size_t kE>
 DimensionSums update_dimensions(const Space& given, const Crowd& crowd, double* mean,
                                 double* second, double* share, float* w, double* rhs,
@@ -434,7 +436,7 @@ DimensionSums update_dimensions(const Space& given, const Crowd& crowd, double* 
     return sums[0];
 }
 
-// Calls pass<kD, kE>() for the numbers of dimensions and weights that loops are unrolled for.
+// Calls pass<kD, kE>() for the numbers of dimensions and weights for which loops are unrolled.
 template <class Call>
 auto with_dimensions(std::size_t D, std::size_t E, const Call& call) {
     using std::integral_constant;
@@ -448,8 +450,8 @@ auto with_dimensions(std::size_t D, std::size_t E, const Call& call) {
     return call(integral_constant<std::size_t, 0>{}, integral_constant<std::size_t, 0>{});
 }
 
-// The matrix over items and dimensions that a pass leaves: sum of w M_s (e_i - e_j)(e_i - e_j)',
-// with M_s the second moments of a worker's weights (E x E, of which D x D count).
+// The matrix over items and dimensions from a pass: sum of w M_s (e_i - e_j)(e_i - e_j)', with M_s
+// the second moments of a worker's weights (E x E, of which D x D are used).
 struct ItemBlocks {
     const Votes& votes;
     std::size_t D, E;
@@ -500,9 +502,9 @@ struct ItemBlocks {
     }
 };
 
-// Derivatives of the log-likelihood of votes in z at the means of weights: what is left of votes
-// that the model explains. Half the votes are turned in every column but the first, by a hash, so
-// that these columns show what chance does. Votes of workers who are not `taken` have none.
+// Derivatives of the log-likelihood of votes in z at the means of weights: the residuals of the
+// model. In every column except the first, half of the votes are reversed by a hash, so that these
+// columns show the effect of chance. Votes of workers who are not `taken` have residual 0.
 inline void residuals(const Space& space, const double* mean, const double* taken, float* out,
                       ThreadPool& pool) {
     const Votes& votes = space.votes;
@@ -546,7 +548,7 @@ void multiply_residuals(const Space& space, const float* r, const double* v, std
                 each([&](std::size_t i, double* ri, std::size_t one, std::size_t two, double n) {
                     const std::uint64_t signs = space.hash(i, s, 0x5851F42D4C957F2DU) << 1U;
                     const double all = static_cast<double>(r[i]), own = all / std::sqrt(n);
-                    for (std::size_t c = 0; c < columns; ++c)  // n votes, turned one by one
+                    for (std::size_t c = 0; c < columns; ++c)  // n votes, reversed one by one
                         ri[c] = signs >> c & 1U ? -own : own;
                     ri[0] = all;
                     for (std::size_t c = 0; c < columns; ++c)
@@ -579,7 +581,8 @@ inline void residual_degrees(const Space& space, const float* r, double* out, Th
                        });
 }
 
-// Log-probability of the votes of a part, weights and positions integrated over, and their weight.
+// Log-probability of the votes of a part, with weights and positions integrated out, and the votes'
+// weight.
 inline void log_probability(const Space& space, const double* mean, const double* second,
                             double* out, ThreadPool& pool) {
     const Votes& votes = space.votes;
@@ -603,7 +606,7 @@ inline void log_probability(const Space& space, const double* mean, const double
                     const double k =
                         1.0 / std::sqrt(1.0 + kLogisticSmoothing * std::max(square - z * z, 0.0));
                     const VoteTerms terms(space, i, s, n);
-                    if (terms.offset > 0.0) {  // a tie is what wins leave
+                    if (terms.offset > 0.0) {  // a tie has the probability that wins leave
                         const double win = 1.0 / (1.0 + std::exp(-k * (z - terms.offset)));
                         const double loss = 1.0 / (1.0 + std::exp(k * (z + terms.offset)));
                         sums[0] += terms.up * std::log(std::max(1.0 - win - loss, 1e-300));
@@ -616,8 +619,7 @@ inline void log_probability(const Space& space, const double* mean, const double
 }
 
 // The logarithm of the mean likelihood of a worker's votes over weights N(mean, precision^-1), by
-// Laplace's approximation about the mode, which the search starts from `a`. Weights before `from`
-// are 0.
+// Laplace's approximation about the mode; the search starts from `a`. Weights before `from` are 0.
 inline double laplace_evidence(const Space& space, std::size_t s, std::size_t from,
                                const double* prior, const double* precision, SmallVector a) {
     const Votes& votes = space.votes;
@@ -700,8 +702,8 @@ inline void class_evidence(const Space& space, const Crowd& crowd, const double*
 }
 
 // Minus the second derivatives of the log-likelihood and of the prior of weights in positions, mu
-// and the weights of gold (K D + E + D rows), the weights of the others eliminated: what a worker's
-// weights leave open is open for items, too. `sums` has room for all rows and columns.
+// and the weights of gold (K D + E + D rows). The weights of other workers are eliminated, so that
+// their uncertainty adds to that of items. `sums` has room for all rows and columns.
 inline void add_response(const Space& space, const Crowd& crowd, const double* mean,
                          const double* share, std::size_t s, std::vector<double>& B,
                          std::vector<std::size_t>& touched, double* sums) {

@@ -35,10 +35,10 @@ CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
     return sum_lanes(lane);
 }
 
-// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave
-// its level n (y eta - max(eta, 0)), less what rounding takes from 1 + e, and its growth 1 + e;
-// their sum over a block is taken here. Where no row is weighted, as is usual, a sum of logarithms
-// is the logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
+// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels store
+// its level n (y eta - max(eta, 0)), minus the rounding error of 1 + e, and its growth 1 + e; their
+// sum over a block is computed here. If no row has a weight, as is usual, a sum of logarithms is
+// the logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
 CROWDSIFT_CLONES
 inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTRICT level,
                                 const double* CROWDSIFT_RESTRICT growth,
@@ -106,7 +106,7 @@ inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT e
     }
 }
 
-// block(first row, rows, eta) for all blocks of rows of a range.
+// Calls block(first row, rows, eta) for all blocks of rows of a range.
 template <class Block>
 void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std::size_t range,
                 const double* scores, const double* slopes, const Block& block) {
@@ -128,7 +128,7 @@ void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std:
     }
 }
 
-// Sum of n log p, with nothing kept.
+// Returns the sum of n log p; nothing is stored.
 inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double* scores,
                              const double* slopes) {
     const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
@@ -160,7 +160,7 @@ struct Precisions {
     Array<Real> by_worker, by_pair;
 };
 
-// Where the arrays of E-steps come from and go to.
+// The source of the arrays of E-steps, which are returned to it.
 template <class Real>
 struct PrecisionBuffers {
     Precisions<Real> take(std::size_t size) { return {by_worker.take(size), by_pair.take(size)}; }
@@ -172,7 +172,7 @@ struct PrecisionBuffers {
     Buffers<Real> by_worker, by_pair;
 };
 
-// Passes that leave a Laplacian, whose weights are sums over the comparisons of a pair.
+// Passes that return a Laplacian, whose weights are sums over the comparisons of a pair.
 class LaplacianPasses {
 public:
     LaplacianPasses(const Votes& votes, PairGraph& graph)
@@ -202,7 +202,8 @@ public:
         return made;
     }
 
-    // Keeps n E[omega | eta] of every comparison in `precision`; log-likelihood and their sum.
+    // Stores n E[omega | eta] of every comparison in `precision`; returns the log-likelihood and
+    // their sum.
     template <class Real>
     ItemSystem e_step(const double* scores, const double* slopes, Precisions<Real>& precision,
                       double& log_likelihood, double& total_precision) {
@@ -235,7 +236,7 @@ public:
         return item_system(precision.by_pair, slopes);
     }
 
-    // One ridge regression a worker, the slope of n (y - 1/2) on d = r_first - r_second with
+    // One ridge regression per worker: the slope of n (y - 1/2) on d = r_first - r_second with
     // precisions n E[omega]; then the item system of these slopes.
     template <class Real>
     ItemSystem regress(const Precisions<Real>& precision, const double* scores, double ridge,
@@ -277,8 +278,8 @@ private:
             information[kBlock];
     };
 
-    // Calls visit(k, row, row further on) for all comparisons, the k-th of them in the order of
-    // pairs being `row`.
+    // Calls visit(k, row, later row) for all comparisons; `row` is the k-th of them in the order of
+    // pairs.
     template <class Visit>
     void in_order_of_pairs(const Visit& visit) const {
         const Array<std::uint32_t>& rows = graph_.pairs.comparison;
@@ -288,7 +289,7 @@ private:
         });
     }
 
-    // What does not change from pass to pass, in the order of pairs.
+    // Computes what is constant between passes, in the order of pairs.
     void sort_by_pair() {
         if (sorted_) return;
         Array<std::uint32_t> worker(votes_.n);
@@ -367,7 +368,7 @@ private:
         return curvature > 0.0 ? top / curvature : 0.0;
     }
 
-    // Of a block of one worker's comparisons; returns its log-likelihood.
+    // Evaluates a block of one worker's comparisons; returns its log-likelihood.
     double curve(std::size_t at, std::size_t count, const double* scores, double slope,
                  CurveBlock& block, double& worker_information, double* sums) {
         for (std::size_t j = 0; j < count; ++j) {
@@ -392,8 +393,8 @@ private:
     ItemSums& sums_;
     ItemSums rhs_sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    bool sorted_ = false;          // whether what is in the order of pairs is there
-    Array<float> contribution_;    // of comparisons to their pairs in the pass that runs
+    bool sorted_ = false;          // whether the arrays in the order of pairs exist
+    Array<float> contribution_;    // of comparisons to their pairs, in the current pass
     Array<std::uint32_t> worker_;  // of comparisons in the order of pairs
     Array<float> lean_;            // n (y - 1/2) for the lower item, in that order
 };

@@ -1,5 +1,5 @@
-// Workers with the same votes: their sites stay the same from pass to pass, so one of them stands
-// for all. On leaderboards most users vote once or twice on a few pairs.
+// Workers with the same votes: their sites stay equal from pass to pass, so only one of them is
+// computed. On leaderboards most users vote once or twice on a few pairs.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace crowdsift {
 
 class EqualWorkers {
 public:
-    // Among workers of one range, one thread's, before `end`.
+    // Finds them among the workers of one range, that of a thread, before `end`.
     EqualWorkers(const SplitVotes& votes, const std::vector<std::size_t>& ranges, std::size_t end)
         : first_(votes.start.size() - 1), row_(first_.size()), count_(first_.size(), 1) {
         for (std::size_t range = 0; range + 1 < ranges.size(); ++range) {
@@ -34,11 +34,11 @@ public:
             row_[s] = first_[s] == s ? rows_++ : row_[first_[s]];
     }
 
-    // The worker that stands for s, and how many it stands for.
+    // The worker that represents s, and how many it represents.
     std::size_t first(std::size_t s) const { return first_[s]; }
     float count(std::size_t s) const { return static_cast<float>(count_[s]); }
 
-    // Of what is held once for equal workers: the row of s, and how many there are.
+    // For arrays with one row for equal workers: the row of s, and the number of rows.
     std::size_t row(std::size_t s) const { return row_[s]; }
     std::size_t rows() const { return rows_; }
 

@@ -36,8 +36,8 @@ CROWDSIFT_INLINE std::uint32_t unsigned_bits(float value) {
     return static_cast<std::uint32_t>(float_to_bits(value));
 }
 
-// exp(-x) for x >= 0 in single precision, held at 2^-80: a product of two such numbers is still
-// normal, and denormal numbers cost a factor of 2.
+// exp(-x) for x >= 0 in single precision, at least 2^-80: a product of two such numbers is still
+// normal, and denormal numbers are slower by a factor of 2.
 CROWDSIFT_INLINE float exp_minus(float x) {
     const float held = x < 55.0F ? x : 55.0F;
     const float shifter = 12582912.0F;  // 1.5 * 2^23
@@ -51,7 +51,7 @@ CROWDSIFT_INLINE float exp_minus(float x) {
     p = p * r + 0.5F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    // Unsigned: what is no number wraps, and is none still.
+    // Unsigned: NaN wraps around, and stays NaN.
     const std::uint32_t exponent = unsigned_bits(biased) - unsigned_bits(shifter);
     return float_from_bits(static_cast<std::int32_t>(unsigned_bits(p) + (exponent << 23)));
 }
@@ -97,7 +97,7 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
     }
 }
 
-// Eight lanes at once; the compiler lowers them to what the target has.
+// Eight lanes at once; the compiler lowers them to the target's instructions.
 #if defined(CROWDSIFT_GNU)
 typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef std::uint32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
@@ -191,7 +191,7 @@ CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
 }
 
 // One vote on all lanes: slopes kb with k = 1/sqrt(1 + c b^2 v), p = sigma(kb m), and its share of
-// the message. Of equal votes the logarithm is multiplied, of single ones factors are gathered.
+// the message. For equal votes the logarithm is multiplied, for single ones factors are collected.
 template <bool single>
 CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_RESTRICT level, float m,
                                   float v, float n, float* CROWDSIFT_RESTRICT g,
@@ -236,9 +236,9 @@ CROWDSIFT_INLINE void smooth_votes(
     for (std::size_t j = 0; j < lanes; ++j) shared[j] += log_positive(product[j]);
 }
 
-// For every vote and lane the slope kb and p; adds to the worker's -log-likelihood, which is
-// `shared` + `up` at b and `shared` + `down` at -b. At most kVoteBlock votes. The usual number of
-// lanes is spelled out for the compiler.
+// Computes for every vote and lane the slope kb and p; adds to the worker's -log-likelihood, which
+// is `shared` + `up` at b and `shared` + `down` at -b. At most kVoteBlock votes. The usual number
+// of lanes is a constant for the compiler.
 CROWDSIFT_CLONES
 inline void type_messages(std::size_t count, std::size_t lanes,
                           const float* CROWDSIFT_RESTRICT level, const float* CROWDSIFT_RESTRICT m,
@@ -272,8 +272,8 @@ inline void type_moments(std::size_t count, std::size_t lanes,
     }
 }
 
-// Sites tau = c/(1 - c v), nu = (alpha + c m)/(1 - c v), c = alpha^2 - f, of which `damping` is
-// taken; c is at least `least`.
+// Sites tau = c/(1 - c v), nu = (alpha + c m)/(1 - c v), c = alpha^2 - f, moved by the share
+// `damping`; c is at least `least`.
 CROWDSIFT_CLONES
 inline void move_sites(std::size_t count, const float* CROWDSIFT_RESTRICT alpha,
                        const float* CROWDSIFT_RESTRICT f, const float* CROWDSIFT_RESTRICT m,
@@ -296,7 +296,7 @@ inline void likelihoods(std::size_t count, const float* CROWDSIFT_RESTRICT cost,
     for (std::size_t t = 0; t < count; ++t) likelihood[t] = exp_minus(cost[t]);
 }
 
-// What types cost above the cheapest one.
+// The costs of types above the lowest one.
 CROWDSIFT_CLONES
 inline void relative_costs(std::size_t count, const double* CROWDSIFT_RESTRICT total, double top,
                            float* CROWDSIFT_RESTRICT cost) {
@@ -306,7 +306,7 @@ inline void relative_costs(std::size_t count, const double* CROWDSIFT_RESTRICT t
     }
 }
 
-// The least of a number of values that is a multiple of kLaneBlock.
+// The minimum of values whose number is a multiple of kLaneBlock.
 CROWDSIFT_CLONES
 inline double least(std::size_t count, const double* CROWDSIFT_RESTRICT values) {
     double lane[kLaneBlock];
@@ -319,7 +319,8 @@ inline double least(std::size_t count, const double* CROWDSIFT_RESTRICT values) 
     return found;
 }
 
-// Sum over types of prior times likelihood, in four chains, so that additions do not wait.
+// Sum over types of prior times likelihood, in four chains, so that additions do not wait for each
+// other.
 CROWDSIFT_CLONES
 inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
                           const float* CROWDSIFT_RESTRICT likelihood) {
@@ -348,7 +349,7 @@ inline void add_scaled(std::size_t count, float scale, const float* CROWDSIFT_RE
     for (std::size_t t = 0; t < count; ++t) sums[t] += scale * x[t];
 }
 
-// The sum of rows that lie one after the other.
+// The sum of contiguous rows.
 CROWDSIFT_CLONES
 inline void sum_rows(std::size_t count, std::size_t n_rows, const float* rows, float* sum) {
     for (std::size_t t = 0; t < count; t += kLaneBlock) {
@@ -360,7 +361,7 @@ inline void sum_rows(std::size_t count, std::size_t n_rows, const float* rows, f
 
 constexpr std::size_t kRowBlock = 4;  // rows of likelihoods that are counted together
 
-// Of so many rows: their sums of prior times likelihood.
+// For this number of rows: their sums of prior times likelihood.
 CROWDSIFT_CLONES
 inline void weighted_sums(std::size_t count, const float* prior, const float* const* rows,
                           float* sums) {

@@ -1,5 +1,5 @@
 // Expectation propagation over a grid of worker types: the sites of one run and the passes that
-// move them. What each pass computes is specified in src/crowdsift/engines/grid.py.
+// update them. Each pass is specified in src/crowdsift/engines/grid.py.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 
 namespace crowdsift {
 
-// The last `n_gold` workers are of the largest reliability and the least width, have no side bias,
-// and are not counted.
+// The last `n_gold` workers have the largest reliability and the least width, no side bias, and are
+// not counted.
 class GridSites : public SiteStore {
 public:
     GridSites(const Votes& votes, PairGraph& graph, const SharedPairs& shared,
@@ -54,15 +54,15 @@ public:
         std::copy(nu, nu + side_nu_.size(), side_nu_.begin());
     }
 
-    // Adaptive grids from outside, evenly spaced. Likelihoods of the last update are on the levels
-    // that were there, so they go with those.
+    // Removes adaptive grids before others are set, evenly spaced. Likelihoods of the last update
+    // refer to the old levels, so they are dropped as well.
     void clear_grids() {
         grids_.clear();
         likelihood_ = over_widths_ = Array<float>();
         window_.clear();
     }
     void set_grid(std::size_t s, double from, double to, std::size_t half) {
-        if (first_of(s) != s || times(s) != 1.0F) separate();  // others may get another one
+        if (first_of(s) != s || times(s) != 1.0F) separate();  // the others may get another grid
         std::vector<double> levels(half);
         for (std::size_t j = 0; j < half; ++j)
             levels[j] = from + (to - from) * static_cast<double>(j) / static_cast<double>(half - 1);
@@ -105,7 +105,7 @@ public:
         };
         if (votes_.n_workers * (windowed ? chosen.size() : types_.size()) >= kManyNumbers)
             pool_.run(parts.size(), count);
-        else  // added up before a second thread is awake
+        else  // added up before a second thread wakes up
             for (std::size_t range = 0; range < parts.size(); ++range) count(range);
         add_up(parts, counts);
         std::vector<double> sums = lane_sums(parts);
@@ -130,7 +130,7 @@ public:
         });
     }
 
-    // Marginals of the same, a row per worker of [begin, end).
+    // Marginals of these posteriors, one row per worker of [begin, end).
     void marginals(const double* prior, const OwnPriors& own, std::size_t begin, std::size_t end,
                    const MarginalRows& out) {
         types_.set_prior(prior);
@@ -145,7 +145,7 @@ public:
         });
     }
 
-    // Adaptive grids for workers whose likelihood is narrow; how many changed.
+    // Gives adaptive grids to workers whose likelihood is narrow; returns how many changed.
     std::size_t refine() {
         struct Change {
             std::size_t worker;
@@ -176,15 +176,15 @@ public:
 
 private:
     static constexpr std::size_t kManyNumbers = 200000;
-    static constexpr double kFarBehind = 20.0;  // nats: regular types beside the likeliest one
+    static constexpr double kFarBehind = 20.0;  // nats of regular types below the likeliest type
 
     struct Partial {
         explicit Partial(std::size_t types) : counts(types, 0.0) {}
-        std::vector<double> counts, lanes;  // of lanes: sums without the common prior, or counts
+        std::vector<double> counts, lanes;  // by lane: sums without the common prior, or counts
         double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
     };
 
-    // What one thread needs beside the data; the buffers of a block of votes stay in cache.
+    // The buffers of one thread; those of a block of votes stay in cache.
     template <class Kernel>
     struct Scratch {
         explicit Scratch(const WorkerTypes& types)
@@ -201,7 +201,7 @@ private:
     };
 
     // Mean G and variance V of a worker's side bias given all its sites, and its evidence without
-    // what the sites themselves hold of it.
+    // that of the sites.
     struct SidePosterior {
         double mean = 0.0, variance = 0.0, evidence = 0.0;
     };
@@ -216,13 +216,13 @@ private:
         return likelihood_.data() + row(s) * types_.size();
     }
 
-    // Of workers with the same votes, the one that stands for all, and for how many.
+    // Among workers with the same votes, the one that represents all, and how many it represents.
     std::size_t first_of(std::size_t s) const { return equal_ ? equal_->first(s) : s; }
     std::size_t row(std::size_t s) const { return equal_ ? equal_->row(s) : s; }
     std::size_t rows() const { return equal_ ? equal_->rows() : votes_.n_workers; }
     float times(std::size_t s) const { return equal_ ? equal_->count(s) : 1.0F; }
 
-    // Whether values by vote are the same for all of them.
+    // Returns whether values by vote are the same for all of them.
     bool alike(const float* values) const {
         for (std::size_t s = 0; equal_ && s < votes_.n_workers; ++s)
             if (!std::equal(values + split_.start[s], values + split_.start[s + 1],
@@ -231,7 +231,7 @@ private:
         return true;
     }
 
-    // From now on their sites may differ.
+    // Treats them separately: from now on their sites may differ.
     void separate() {
         if (!equal_) return;
         const auto spread = [&](Array<float>& values) {
@@ -247,9 +247,9 @@ private:
         window_.clear();
     }
 
-    // Counts of types over the workers of a range, for the likelihoods as they stand: of those with
-    // adaptive grids, and sums of the others without the common prior. With the window's part of
-    // that prior likelihoods are copied.
+    // Counts of types over the workers of a range, for the present likelihoods: of those with
+    // adaptive grids, and for the others sums without the common prior. With the window's part of
+    // that prior, likelihoods are copied.
     void count_range(std::size_t range, const float* chosen, Partial& out) {
         const std::size_t size = types_.size();
         EvidenceCounts shared(size, types_.prior());
@@ -266,7 +266,7 @@ private:
         out.lanes.assign(shared.close(), shared.close() + size);
     }
 
-    // The same from copies, sums of the window's types alone.
+    // The same from the copies: sums of the window's types alone.
     void count_windows(std::size_t range, const std::vector<float>& chosen, Partial& out) const {
         EvidenceCounts shared(chosen.size(), chosen.data());
         each_counted(
@@ -276,7 +276,7 @@ private:
         out.lanes.assign(shared.close(), shared.close() + chosen.size());
     }
 
-    // The workers of a range that have the common grid; others are counted.
+    // Visits the workers of a range with the common grid; others are counted.
     template <class Visit>
     void each_counted(std::size_t range, const Visit& visit, Partial& out) const {
         const std::size_t size = types_.size();
@@ -325,7 +325,7 @@ private:
         return room.data();
     }
 
-    // Posterior masses of one worker's types under the prior set last, or its own.
+    // Posterior masses of one worker's types under the last prior, or its own.
     void masses_of(std::size_t s, const OwnPriors& own, std::vector<float>& room,
                    double* masses) const {
         const float* const likelihood = likelihood_of(s);
@@ -334,7 +334,7 @@ private:
         types_.add_masses(p, likelihood, 1.0F / weighted_sum(types_.size(), p, likelihood), masses);
     }
 
-    // Ranges of the workers [begin, end) for threads; one where these do not pay.
+    // Ranges of the workers [begin, end) for threads; one range if threads do not pay.
     std::vector<std::size_t> worker_parts(std::size_t begin, std::size_t end) const {
         const std::size_t parts = (end - begin) * types_.size() < kManyNumbers ? 1 : pool_.size();
         std::vector<std::size_t> ranges = even_ranges(end - begin, parts);
@@ -443,7 +443,7 @@ private:
         }
     }
 
-    // New sites of the block that was evaluated last.
+    // Computes new sites of the block that was evaluated last.
     template <class Kernel>
     void move(const VoteBlock& block, bool sided, const UpdateRequest& request,
               Scratch<Kernel>& at) {
@@ -502,8 +502,8 @@ private:
         return sum;
     }
 
-    // q over all types, not normalised, and, where sides are used, over the regular ones given that
-    // the worker is regular, for the kernel; what they add up to.
+    // Computes q over all types, not normalised, and with sides also over the regular types given
+    // that the worker is regular; returns their sums.
     template <class Kernel>
     PriorSums posterior_of(std::size_t s, double evidence, const float* prior, bool sided,
                            Scratch<Kernel>& at, Partial& out) {
@@ -519,7 +519,7 @@ private:
         return found;
     }
 
-    // The same from -log-likelihoods.
+    // Computes these from -log-likelihoods.
     template <class Kernel>
     PriorSums many_posterior(std::size_t s, const float* prior, bool sided, Scratch<Kernel>& at,
                              Partial& out) {
@@ -531,7 +531,7 @@ private:
         float* const likelihood = likelihood_of(s);
         if (s < before_gold_) {
             relative(top, at.total, at.cost, likelihood);
-        } else {  // of one type, however unlikely
+        } else {  // all mass on one type, however unlikely
             top = at.total[types_.gold()];
             out.gold_margin += at.total[types_.reversed_gold()] - top;
             std::fill(likelihood, likelihood + size, 1.0F);
@@ -565,8 +565,8 @@ private:
     std::size_t before_gold_;  // workers before gold
     Array<float> side_tau_, side_nu_, likelihood_;
     Array<float> over_widths_;  // likelihoods of reliabilities; empty: these are all types
-    std::shared_ptr<const EqualWorkers> equal_;  // null where all differ, or may
-    std::vector<double> held_;                   // counts of types as last found, by lane
+    std::shared_ptr<const EqualWorkers> equal_;  // null if all differ, or may differ
+    std::vector<double> held_;                   // the last counts of types, by lane
     TypeWindow window_;                          // for counts under further priors
 };
 

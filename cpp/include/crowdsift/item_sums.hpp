@@ -1,9 +1,9 @@
-// Sums over items of what passes add at random places, and mixed precision where items are many.
+// Sums over items of values that passes add at random places, and mixed precision for many items.
 //
-// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as
-// fixed point numbers of 31 bits, and sums are float32 partial sums, added to totals in double
-// precision after every few rows per item. With fewer items, or one that is in a large part of all
-// rows, both are double.
+// With tens of thousands of items the cache limits a pass. Scores are then read as fixed-point
+// numbers of 31 bits, and sums are float32 partial sums, added to totals in double precision after
+// every few rows per item. With fewer items, or one item in a large part of all rows, both are
+// doubles.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +20,21 @@
 
 namespace crowdsift {
 
-// From how many items on precision is mixed.
+// The number of items from which on precision is mixed.
 constexpr std::size_t kMixedFrom = 40000;
 
 // The required gradient resolution, the smallest step of a score, for which mixed precision is good
 // enough.
 constexpr double kMixedResolution = 1e-7;
 
-// After how many rows per item partial sums are added to the totals, and after how many additions
-// to one item at the latest: their rounding errors add up.
+// The number of rows per item after which partial sums are added to the totals, and the largest
+// number of additions to one item before that: their rounding errors add up.
 struct PartialLength {
     std::size_t rows_an_item, most_additions;
 };
 constexpr PartialLength kFine{4, 64}, kCoarse{16, 4096};
 
-// How many of the rows name the item that most of them name.
+// The number of rows of the item that occurs in most rows.
 inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
     const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
     const std::size_t n_ranges = ranges.size() - 1;
@@ -59,8 +59,8 @@ inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
     return most;
 }
 
-// After how many rows that is, where an item is in at most so many rows; 0 where it would be too
-// often for partial sums to pay.
+// That number of rows, if no item is in more than the given number; 0 if partial sums would not
+// pay.
 inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, PartialLength limit) {
     const std::size_t rows =
         std::min(limit.rows_an_item * votes.n_items,
@@ -71,8 +71,8 @@ inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Par
 // Scores in units of 2^-30 of the largest: the difference of two is a whole number too.
 class FixedPointScores {
 public:
-    // False where a score is not finite or too small to be divided, or all are 0; nothing is kept
-    // then.
+    // Returns false if a score is not finite or too small to be divided, or all are 0; nothing is
+    // stored then.
     bool set(const double* scores, std::size_t n) {
         double largest = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
@@ -113,14 +113,14 @@ inline void add_into(std::size_t count, const double* CROWDSIFT_RESTRICT x,
     for (std::size_t j = 0; j < count; ++j) out[j] += x[j];
 }
 
-// A number per item for each range of rows, added up in the order of ranges: the same bytes for the
-// same number of threads. One pass at a time may use it. The sums of two ranges lie so far apart
-// that their threads never write to one cache line, nor to two that are fetched together.
+// One number per item for each range of rows, added up in the order of ranges: the same bytes for
+// the same number of threads. Only one pass at a time may use it. The sums of two ranges are so far
+// apart that their threads never write to one cache line, nor to two that are fetched together.
 class ItemSums {
 public:
     explicit ItemSums(std::size_t n_items) : n_(n_items), stride_(n_items + kApart) {}
 
-    // Calls task(range, sums) for so many ranges, `sums` being where it adds; out holds the totals.
+    // Calls task(range, sums) for all ranges, which adds to `sums`; then `out` has the totals.
     template <class Task>
     void add(std::size_t ranges, ThreadPool& pool, const Task& task, double* out) {
         make_room(ranges, 0);
@@ -128,8 +128,8 @@ public:
         reduce(ranges, pool, out, 0.0, nullptr);
     }
 
-    // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
-    // where `every`, the rows between totals, is not 0. Then out holds the totals and shift v.
+    // Calls task(range, lane) for all ranges, which adds to the lane: in single precision if
+    // `every`, the rows between totals, is not 0. Then `out` has the totals and shift v.
     template <class Task>
     void add_mixed(std::size_t ranges, ThreadPool& pool, std::size_t every, const Task& task,
                    double* out, double shift = 0.0, const double* v = nullptr) {
@@ -148,7 +148,7 @@ public:
         reduce(ranges, pool, out, shift, v);
     }
 
-    // Two such sums in one pass, of task(range, lane of the one, lane of the other).
+    // Two such sums in one pass, by task(range, first lane, second lane).
     template <class Task>
     static void add_both(ItemSums& one, ItemSums& two, std::size_t ranges, ThreadPool& pool,
                          std::size_t every, const Task& task, double* out_one, double* out_two) {
@@ -164,8 +164,7 @@ public:
         two.reduce(ranges, pool, out_two, 0.0, nullptr);
     }
 
-    // Where one range adds: Real is float for partial sums. Whoever adds counts the rows it
-    // was.
+    // The sums of one range; Real is float for partial sums. Callers count the rows that they add.
     template <class Real>
     class Lane {
     public:

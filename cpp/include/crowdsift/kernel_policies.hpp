@@ -1,7 +1,7 @@
-// How the votes of a worker are evaluated on its types: two policies of GridSites.
+// Evaluation of a worker's votes on its types: two policies of GridSites.
 //
-// A policy takes the votes of a worker in blocks, adds up -log-likelihoods of the types, keeps what
-// it found of the last block, and turns a posterior over types into the moments of that block's
+// A policy takes the votes of a worker in blocks, adds up -log-likelihoods of the types, stores the
+// values of the last block, and turns a posterior over types into the moments of that block's
 // votes.
 #pragma once
 
@@ -35,14 +35,14 @@ struct BlockMoments {
     std::vector<float> alpha, f, side_alpha, side_f;
 };
 
-// What a worker's likelihoods under a prior add up to: the sum and that of regular types, of
-// exp(top) times likelihoods.
+// Sums of a worker's likelihoods under a prior: over all types and over regular types, of exp(top)
+// times likelihoods.
 struct PriorSums {
     double top = 0.0;
     float sum = 1.0F, regular = 1.0F;
 };
 
-// Where a type is a reliability alone: one exponential serves the types b and -b.
+// For types with a reliability only: one exponential serves the types b and -b.
 class ReliabilityKernel {
 public:
     explicit ReliabilityKernel(const WorkerTypes& types)
@@ -59,7 +59,7 @@ public:
         std::fill(total.begin(), total.end(), 0.0);
     }
 
-    // Every vote of a block on every type; -log-likelihoods are added up where `messages` are.
+    // Evaluates every vote of a block on every type; adds up -log-likelihoods if `messages` is set.
     void evaluate(const VoteBlock& block, bool messages) {
         double* const total = total_;
         for (std::size_t from = 0; from < block.count; from += kVoteBlock) {
@@ -82,10 +82,10 @@ public:
         for (std::size_t t = zero_; t < size_; ++t) total[t] += block.weight * kLogTwo;
     }
 
-    // Here all workers are alike; see TypeKernel.
+    // All workers are treated alike here; see TypeKernel.
     static bool few(double, bool, const float*, float*, float*, PriorSums&) { return false; }
 
-    // Regular types, all of them here, gain this evidence.
+    // Adds this evidence to regular types, which all types are here.
     void finish(double evidence) {
         if (evidence == 0.0) return;
         for (std::size_t t = 0; t < size_; ++t) total_[t] -= evidence;
@@ -127,7 +127,7 @@ public:
           group_start_(lanes_ / kLaneBlock + 1, 0), group_width_(masses_.size()) {
         for (std::size_t i = 0; i < kVotes; ++i)
             rooms_[i] = {&terms_[i * kTerms * lanes_], {}, &growths_[i * size_]};
-        // So many votes can be multiplied before a product leaves the range of float32.
+        // This number of votes can be multiplied before a product leaves the range of float32.
         const std::vector<double>& widths = types.shape().widths;
         const double steep = widths[0] > 0.0 ? 4.0 - std::log(widths[0]) : 0.0;
         const double far = std::max({2.0 * widths.back() + 0.75, steep, 1.0});
@@ -174,10 +174,10 @@ public:
         if (logged_) take_logs();
     }
 
-    // Of a worker with few votes since begin(): likelihoods, q = prior times likelihood and what
-    // they add up to, without a logarithm; regular types gain this evidence. The posterior is set
-    // as by set_posterior(), with `sided` given the regular types. False, and nothing set, where
-    // votes are many or types too far apart.
+    // For a worker with few votes since begin(): computes likelihoods, q = prior times likelihood
+    // and its sums without a logarithm; regular types gain this evidence. The posterior is set as
+    // by set_posterior(), and with `sided` also that among regular types. Returns false, with
+    // nothing set, if there are many votes or types are too far apart.
     bool few(double evidence, bool sided, const float* prior, float* likelihood, float* q,
              PriorSums& out) {
         if (many_ || empty_) return false;
@@ -238,8 +238,8 @@ public:
         types_.side_only_costs(side_counts_, total + n_widths_ * slice_);
     }
 
-    // q over all types, and over the regular ones given that the worker is regular: `given` times
-    // `scale`, or null. Groups of types whose share is negligible are left out of the moments.
+    // Sets q over all types, and over the regular ones given that the worker is regular: `given`
+    // times `scale`, or null. Groups of types with a negligible share are left out of the moments.
     void set_posterior(const float* q, const float* given, float scale) {
         q_ = q;
         q_scale_ = 1.0F;
@@ -271,8 +271,8 @@ public:
 private:
     static constexpr std::size_t kVotes = 64, kTerms = 5;
     static constexpr float kNegligible = 1e-6F;
-    // How far, in nats, regular types may lie behind the others, and how small all their
-    // likelihoods may be, where float32 holds them beside each other.
+    // The largest distance in nats of regular types below the others, and the smallest of their
+    // likelihoods, for which float32 can represent both.
     static constexpr double kApart = 20.0;
     static constexpr float kLeastBest = 1e-15F;
 
@@ -310,7 +310,7 @@ private:
                           vote.n, vote.tied, room, up, up + size_, up + 2 * size_);
     }
 
-    // The totals, all 0 where nothing was added since begin().
+    // The totals, all 0 if nothing was added since begin().
     double* totals() {
         if (!summed_) std::fill(total_->begin(), total_->end(), 0.0);
         summed_ = true;
@@ -341,7 +341,7 @@ private:
                 for (std::size_t l = 0; l < kLaneBlock; ++l) visit(cell++, w, from + l);
     }
 
-    // The groups of eight lanes of a width that hold at least so much.
+    // Chooses the groups of eight lanes of a width with at least this mass.
     void choose_groups(float least_mass) {
         std::uint16_t chosen = 0;
         const float* mass = masses_.data();

@@ -18,7 +18,7 @@ public:
         if (++workers_ == 256) close();
     }
 
-    // So many rows, each by its scale.
+    // Adds this number of rows, each times its scale.
     void add_block(const float* scale, const float* const* rows) {
         add_rows(partial_.size(), scale, rows, partial_.data());
         if ((workers_ += kRowBlock) >= 256) close();
@@ -39,14 +39,15 @@ private:
     std::size_t workers_ = 0;
 };
 
-// Sums over workers of likelihood over evidence, by type, under one prior: some workers at once,
+// Sums over workers of likelihood over evidence, by type, under one prior: several workers at once,
 // since their rows come from memory and the prior does not.
 class EvidenceCounts {
 public:
     EvidenceCounts(std::size_t size, const float* prior)
         : size_(size), prior_(prior), nothing_(size, 0.0F), counts_(size) {}
 
-    // A worker that stands for `times`; its evidence is `rest` more than this row holds.
+    // Adds a worker that represents `times`; its evidence is larger than that of this row by
+    // `rest`.
     void add(const float* row, float rest, float times) {
         rows_[held_] = row;
         rest_[held_] = rest;

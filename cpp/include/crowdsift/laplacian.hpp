@@ -1,6 +1,6 @@
-// Laplacians of the comparison graph, (Lx)_j = sum_k w_jk (x_j - x_k): weights of their own over
-// pairs that all of them share. Nothing is held beside one weight per pair and the diagonal: pairs
-// lie in the order of their lower item, and each is read once for both of its items.
+// Laplacians of the comparison graph, (Lx)_j = sum_k w_jk (x_j - x_k): separate weights over pairs
+// that all of them share. Only one weight per pair and the diagonal are stored. Pairs are in the
+// order of their lower item, and each is read once for both of its items.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 namespace crowdsift {
 
 // One row of the upper triangle: adds w_k x to y[column_k] and returns the sum of w_k x[column_k],
-// in four chains so that additions do not wait for each other. `Far`: items are too many for the
-// nearest cache, and are fetched ahead.
+// in four chains so that additions do not wait for each other. `Far`: there are too many items for
+// the first-level cache, so they are prefetched.
 template <bool Far>
 CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
                                   const std::uint32_t* CROWDSIFT_RESTRICT column, std::size_t count,
@@ -47,7 +47,7 @@ CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
     return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
-// The graph of compared pairs, and what passes over it share: threads, sums over items, buffers.
+// The graph of compared pairs, and what its passes share: threads, sums over items, buffers.
 struct PairGraph {
     PairGraph(std::size_t n_items, Pairs&& given, ThreadPool& threads, ItemSums& items)
         : pairs(std::move(given)), n(n_items), pool(threads), sums(items),
@@ -60,7 +60,7 @@ struct PairGraph {
     const std::vector<std::size_t> ranges;  // of lower items, with about equal numbers of pairs
     Buffers<double> buffers;
 
-    // visit(p, low, high, sums) for all pairs, `sums` being where a range adds to items.
+    // Calls visit(p, low, high, sums) for all pairs; a range adds to `sums`.
     template <class Visit>
     void add_to_items(const Visit& visit, double* out) {
         sums.add(
@@ -84,13 +84,13 @@ public:
     Laplacian& operator=(const Laplacian&) = delete;
 
     const Pairs& pairs() const { return graph_.pairs; }
-    // One weight a pair and their sums, for whoever makes the Laplacian.
+    // One weight per pair, to be filled by the caller.
     Array<double>& weights() { return weight_; }
     std::vector<double>& diagonal() { return diagonal_; }
     const Array<double>& weights() const { return weight_; }
     const std::vector<double>& diagonal() const { return diagonal_; }
 
-    // When all weights are there: the diagonal is their sum.
+    // Computes the diagonal once all weights are set: it is their sum.
     void close() {
         over_rows(
             [&](std::size_t j, std::size_t from, std::size_t count, double* sums) {

@@ -150,7 +150,7 @@ public:
     }
 
 private:
-    // Temporaries of a block, and the workers of it that are not settled.
+    // Temporaries of a block, and its workers that have not converged.
     struct Unsettled;
     struct Search;
     struct Room {
@@ -172,8 +172,8 @@ private:
         ConvexSearch search;
     };
 
-    // The same with several parameters. So many workers at most go together: their problems are
-    // large.
+    // The same with several parameters. At most this number of workers are solved together, since
+    // their problems are large.
     static constexpr std::size_t kTogether = 64;
     struct Search {
         std::size_t worker;
@@ -277,7 +277,7 @@ private:
                         static_cast<float>(-points.dz[j] * feature(at + j, k));
     }
 
-    // Adds what rows push to their first items and takes it from their second.
+    // Adds the force of every row to its first item and subtracts it from its second.
     void push(std::size_t at, std::size_t count, const double* force, double* sums) const {
         for (std::size_t j = 0; j < count; ++j) {
             sums[votes_.first[at + j]] += force[j];
@@ -285,8 +285,8 @@ private:
         }
     }
 
-    // The workers of a block, each with one parameter: all take a step, then the rows of those who
-    // are not settled move together for the next.
+    // Fits the workers of a block, each with one parameter: all take a step, then the rows of those
+    // who have not converged move together for the next.
     template <class Likelihood>
     void fit_block(std::size_t from, std::size_t to, const double* scores, double* theta,
                    const WorkerPrior& prior, Room& room) const {
@@ -317,7 +317,7 @@ private:
         }
     }
 
-    // The same for one worker whose rows do not fit a block.
+    // Fits one worker whose rows do not fit into a block.
     template <class Likelihood>
     void fit_long(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
                   Room& room) const {
@@ -342,8 +342,8 @@ private:
         curvature = prior.penalty;
     }
 
-    // Workers with any number of parameters, whose rows fit a block, as in fit_block. `start` is
-    // the row among all votes, where the features are, less that in the block.
+    // Fits workers with any number of parameters whose rows fit into a block, as fit_block. `start`
+    // is the row among all votes, where the features are, minus that in the block.
     template <class Likelihood>
     void search_block(std::size_t from, std::size_t to, const double* scores, double* theta,
                       const WorkerPrior& prior, Room& room) const {
@@ -381,7 +381,7 @@ private:
         }
     }
 
-    // The same for one worker whose rows do not.
+    // Fits one such worker whose rows do not fit into a block.
     template <class Likelihood>
     void search_long(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
                      Room& room) const {
@@ -406,7 +406,7 @@ private:
         add_hessian<Likelihood>(at, rows, points, out.hessian);
     }
 
-    // Moves a worker's rows forward in a block; where they are then.
+    // Moves a worker's rows forward in a block; returns their new place.
     static Rows move_rows(Rows rows, std::size_t to, PointRows& in) {
         for (double* const array : {in.d, in.outcome, in.weight})
             std::copy(array + rows.begin, array + rows.end, array + to);
@@ -415,8 +415,8 @@ private:
 
     std::size_t rows_of(std::size_t s) const { return votes_.begin_of(s + 1) - votes_.begin_of(s); }
 
-    // Calls run(from, to) for runs of workers within blocks, less those whose rows push nothing: as
-    // of workers whom a bound holds at a reliability of 0.
+    // Calls run(from, to) for runs of workers within blocks, without those whose rows have no
+    // force, as for workers at the bound of reliability 0.
     template <class Run>
     void over_active(const SchurEntries& kept, const double* inverse, std::size_t range,
                      const Run& run) const {
@@ -437,7 +437,7 @@ private:
     }
 
     // Adds (A - B inverse B') v of the workers of a range, who have `fixed` parameters, or any
-    // number where that is 0.
+    // number of them if it is 0.
     template <std::size_t fixed>
     void reduce(const SchurEntries& kept, std::size_t range, const double* v, const double* inverse,
                 double* sums) const {
@@ -449,7 +449,7 @@ private:
                 for (std::size_t k = 0; k < p; ++k)
                     coupled[k] += static_cast<double>(b[j * p + k]) * of_rows[j];
         };
-        // Differences become what each row pushes.
+        // Differences become the force of each row.
         const auto uncouple = [&](std::size_t at, std::size_t count, const double* block,
                                   double* of_rows) {
             double u[fixed == 0 ? kMostParameters : fixed];

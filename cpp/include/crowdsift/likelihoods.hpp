@@ -51,10 +51,10 @@ struct Probit {
         const double x = eta < 0.0 ? -eta : eta, half = 0.5 * x * x;
         const double m = mills_ratio(x), phi = 0.3989422804014327 * exp_minus(half);
         const double far = m * phi, near = 1.0 - far, both = 1.0 / (m * near);
-        // The shares of the vote on the near side, the one that eta speaks for, and on the other.
+        // The parts of the vote for the side that eta favours, and for the other.
         const double on_near = eta < 0.0 ? 1.0 - y : y, on_far = 1.0 - on_near;
         const double ratio_near = phi * (m * both), ratio_far = near * both;
-        // ratio_far (ratio_far - x), which loses digits where x is large: there its series.
+        // ratio_far (ratio_far - x), which loses digits for large x: there a series is used.
         const double g = m * m;
         const double bend = x < 200.0 ? ratio_far * (ratio_far - x) : 1.0 - g + 4.0 * g * g;
         const double log_far = log_normal(m) - half - 0.9189385332046727;
@@ -132,7 +132,7 @@ struct FlippedLogit {
         const InProbability in(h * s.p + (1.0 - h) * s.q, h * s.q + (1.0 - h) * s.p, y);
         const double p_d = lean * s1, p_h = s.p - s.q;
         Point out;
-        out.value = in.value + (d - d);  // not a number where d is none
+        out.value = in.value + (d - d);  // NaN if d is NaN
         out.d = in.first * p_d;
         out.dd = in.first * lean * s2 + in.second * p_d * p_d;
         out.h = in.first * p_h;

@@ -24,13 +24,14 @@ struct SweepReport {
     double log_determinant = 0.0;
 };
 
-// Some pairs, one after the other: what was gathered of their lower and higher items.
+// Consecutive pairs with the values gathered for their lower and higher items.
 struct MessageBlock {
     static constexpr std::size_t kSize = 128;
     double low[kSize], high[kSize], settled_low[kSize], settled_high[kSize];
 };
 
-// New messages of a block, how many moved too far, and how many pairs have no proper Gaussian.
+// Computes new messages of a block; counts those that moved too far, and pairs without a proper
+// Gaussian.
 CROWDSIFT_CLONES
 inline void send_messages(std::size_t count, const double* CROWDSIFT_RESTRICT weight,
                           MessageBlock& block, float* CROWDSIFT_RESTRICT to_low,
@@ -60,8 +61,8 @@ class PairMessages {
 public:
     void forget() { values_.reset(); }
 
-    // New messages and their sums by item; those of a pair without proper Gaussian are 0. Pairs for
-    // which skip(p) holds send none.
+    // New messages and their sums by item; those of a pair without a proper Gaussian are 0. Pairs
+    // for which skip(p) holds send none.
     template <class Skip>
     SweepReport sweep(PairGraph& graph, const Array<double>& weight, const double* precision,
                       const double* settled, const Skip& skip, double* sums_out) {
@@ -79,7 +80,7 @@ public:
                                   at.to_high.data() + from, &unsettled, &improper);
                     add(graph.pairs, from, count, row, at, sums);
                 });
-                // Once a range: threads would take the line from each other.
+                // Written once per range: otherwise threads would compete for the cache line.
                 parts[range].unsettled = static_cast<std::size_t>(unsettled);
                 parts[range].improper = static_cast<std::size_t>(improper);
             },
@@ -87,7 +88,7 @@ public:
         return total(parts);
     }
 
-    // The last sweep leaves messages as they are and calls found(p, variance); the pairs' part of
+    // The last sweep leaves messages unchanged and calls found(p, variance); the pairs' part of
     // Bethe's form of log|L + I| is the sum of log(la lb - W^2).
     template <class Skip, class Found>
     SweepReport finish(PairGraph& graph, const Array<double>& weight, const double* precision,
@@ -132,7 +133,7 @@ private:
         Array<float> to_low, to_high;
     };
 
-    // What a message needs to know of an item, side by side: items are looked up at random.
+    // The values of an item that messages need, in one place: items are accessed at random.
     struct ItemLimits {
         double precision, settled;
     };
@@ -150,7 +151,7 @@ private:
         return *values_;
     }
 
-    // visit(first pair, how many, the row of the first) for blocks of the pairs of a range.
+    // Calls visit(first pair, count, row of the first) for blocks of the pairs of a range.
     template <class Visit>
     static void over(const PairGraph& graph, std::size_t range, const Visit& visit) {
         const std::vector<std::uint32_t>& start = graph.pairs.row;
@@ -162,7 +163,7 @@ private:
         }
     }
 
-    // visit(row, begin, end) for the part of every row in a block, as places in it.
+    // Calls visit(row, begin, end) for the part of every row in a block, as indices into it.
     template <class Visit>
     static void by_rows(const Pairs& pairs, std::size_t from, std::size_t count, std::size_t row,
                         const Visit& visit) {
@@ -173,8 +174,8 @@ private:
         }
     }
 
-    // Precisions and limits of the items of a block; a pair that is skipped, whose weight is 0,
-    // always has a proper Gaussian.
+    // Precisions and limits of the items of a block; a skipped pair has weight 0, and so always a
+    // proper Gaussian.
     template <class Skip>
     void gather(const Pairs& pairs, std::size_t from, std::size_t count, std::size_t row,
                 const Skip& skip, MessageBlock& block) const {

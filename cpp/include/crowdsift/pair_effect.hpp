@@ -23,14 +23,14 @@ class PairEffect {
 public:
     bool on() const { return variance_ > 0.0; }
 
-    // No sites yet.
+    // Starts without sites.
     void set(double variance, std::size_t n_pairs) {
         variance_ = variance;
         inverse_.assign(on() ? n_pairs : 0, 1.0F);
         nu_.assign(on() ? n_pairs : 0, 0.0F);
     }
 
-    // Takes over the sums of a pair; the weight that items receive.
+    // Stores the sums of a pair; returns the weight for its items.
     double take(std::size_t p, const PairSums& sums) {
         const double d = denominator(sums);
         inverse_[p] = static_cast<float>(1.0 / d);
@@ -38,22 +38,22 @@ public:
         return sums.tau / d;
     }
 
-    // What the pair adds to the evidence: -1/2 log D + 1/2 s H^2/D.
+    // The contribution of the pair to the evidence: -1/2 log D + 1/2 s H^2/D.
     double evidence(const PairSums& sums) const {
         const double d = denominator(sums);
         return 0.5 * (variance_ * sums.nu * sums.nu / d - std::log(d));
     }
 
-    // For scores divided by the scale: s/f^2 and f H, so that D stays.
+    // Converts to scores divided by the scale: s/f^2 and f H, so that D stays.
     void rescale(double scale) {
         variance_ /= scale * scale;
         for (float& nu : nu_) nu *= static_cast<float>(scale);
     }
 
-    // H/D, what the lower item receives and the higher one loses.
+    // H/D, which is added to the lower item and subtracted from the higher one.
     double nu(std::size_t p) const { return static_cast<double>(nu_[p]); }
 
-    // From mean and variance of the scores' difference, lower less higher item, to the pair's.
+    // Converts mean and variance of the scores' difference, lower minus higher item, to the pair's.
     void posterior(std::size_t p, float sign, float& mean, float& variance) const {
         const float s = static_cast<float>(variance_);
         mean = mean * inverse_[p] + sign * s * nu_[p];

@@ -22,7 +22,7 @@ struct Pairs {
 
     std::size_t size() const { return high.size(); }
 
-    // visit(p, low, high) for all pairs of the lower items [from, to), or for all.
+    // Calls visit(p, low, high) for all pairs of the lower items [from, to), or for all.
     template <class Visit>
     void each(std::size_t from, std::size_t to, const Visit& visit) const {
         for (std::size_t j = from; j < to; ++j)
@@ -34,7 +34,7 @@ struct Pairs {
         each(0, row.size() - 1, visit);
     }
 
-    // Ranges of lower items with about equal numbers of pairs; one where threads do not pay.
+    // Ranges of lower items with about equal numbers of pairs; one range if threads do not pay.
     std::vector<std::size_t> row_ranges(std::size_t threads) const {
         const std::size_t parts = size() < kManyPairs ? 1 : threads, n = row.size() - 1;
         std::vector<std::size_t> bounds{0};
@@ -45,8 +45,8 @@ struct Pairs {
     }
 };
 
-// Calls put(place, k) for k = 0 ... n - 1, places being in the order of key(k), and of k among
-// equal ones; returns where the places of every key end. Each thread counts a range of its own.
+// Calls put(place, k) for k = 0 ... n - 1, with places in the order of key(k), and of k among equal
+// ones; returns the end of the places of every key. Each thread counts its own range.
 template <class Key, class Put>
 std::vector<std::uint32_t> counting_sort(ThreadPool& pool, std::size_t n, std::size_t n_keys,
                                          const Key& key, const Put& put) {
@@ -144,15 +144,15 @@ struct PooledPairs {
     std::size_t size() const { return first.size(); }
 };
 
-// One row per pair in the order of (lower, higher) item, the preferred item named first (a tie: the
-// lower). The votes are brought together by their lower item, each such run is sorted in the
-// cache. Pairs without weight are left out.
+// One row per pair in the order of (lower, higher) item, with the preferred item first (a tie: the
+// lower). Votes are grouped by their lower item, and each such run is sorted in the cache. Pairs
+// without weight are left out.
 inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
                              const std::uint32_t* second, const float* outcome,
                              const float* weight) {
     struct Vote {
         std::uint32_t high;
-        float outcome, weight;  // where the outcome is for the higher item, the weight is negative
+        float outcome, weight;  // the weight is negative if the outcome is for the higher item
     };
     std::vector<std::size_t> begin(n_items + 1, 0);
     for (std::size_t i = 0; i < n; ++i) ++begin[std::min(first[i], second[i]) + std::size_t{1}];
@@ -202,8 +202,8 @@ inline PooledPairs pool_pairs(std::size_t n, std::size_t n_items, const std::uin
     std::vector<std::size_t> next(n_items + 1, 0);
     for (const std::uint32_t item : summed.first) ++next[item + std::size_t{1}];
     std::partial_sum(next.begin(), next.end(), next.begin());
-    // Of the pairs with an item first, those with a lower second one were met before those
-    // with a higher one, each in its order; so one stable pass sorts them.
+    // Among the pairs with an item first, those with a lower second one came before those with a
+    // higher one, each in order; so one stable pass sorts them.
     PooledPairs out(summed.size());
     for (std::size_t k = 0; k < summed.size(); ++k) {
         const std::size_t at = next[summed.first[k]]++;
@@ -225,7 +225,7 @@ inline std::vector<std::uint32_t> components(std::size_t n_items, std::size_t n,
         while (parent[item] != item) item = parent[item] = parent[parent[item]];
         return item;
     };
-    std::size_t apart = n_items;  // components so far; with one left there is no more to learn
+    std::size_t apart = n_items;  // components so far; with one left the search can stop
     for (std::size_t i = 0; i < n && apart > 1; ++i) {
         const std::uint32_t a = root(first[i]), b = root(second[i]);
         if (a == b) continue;

@@ -1,8 +1,8 @@
 // A small pool of threads that runs a function over numbered chunks.
 //
-// The pool belongs to the object that owns the data, so nothing is shared between fits and
-// nothing survives in a global across a fork. Which chunk runs on which thread does not matter:
-// every chunk writes to buffers of its own, and the caller reduces them in order.
+// The pool belongs to the object that owns the data, so nothing is shared between fits and no
+// global survives a fork. It does not matter which chunk runs on which thread: every chunk writes
+// to separate buffers, and the caller reduces them in order.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ inline void pause_briefly() {
 #endif
 }
 
-// Passes over small data come one after the other within microseconds, less than it takes to wake
-// a thread: whoever waits looks for work for a while before it sleeps.
+// Passes over small data follow each other within microseconds, less than it takes to wake a
+// thread. So a waiting thread looks for work for a while before it sleeps.
 class ThreadPool {
 public:
     explicit ThreadPool(std::size_t threads)
@@ -49,8 +49,8 @@ public:
 
     std::size_t size() const { return threads_; }
 
-    // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done.
-    // What a task throws is thrown here once all have ended; of several one.
+    // Runs task(0) ... task(chunks - 1), with the caller's help, and returns when all are done. An
+    // exception of a task is rethrown here after all have ended; of several only one.
     void run(std::size_t chunks, const std::function<void(std::size_t)>& task) {
         if (chunks <= 1 || threads_ == 1 || chunks > kMostChunks) {
             for (std::size_t chunk = 0; chunk < chunks; ++chunk) task(chunk);
@@ -76,8 +76,8 @@ public:
     }
 
 private:
-    // The number of the job, of its chunks, and of the next chunk, in one word: whoever adds one to
-    // it has a chunk of that job, or learns that there is none.
+    // The number of the job, of its chunks, and of the next chunk, in one word: a thread that adds
+    // one to it has a chunk of that job, or learns that there is none.
     using Ticket = std::uint64_t;
     static constexpr int kBits = 16;
     static constexpr Ticket kMostChunks = 1 << 15;
@@ -93,7 +93,7 @@ private:
         waiting_ = false;
     }
 
-    // One chunk, with what it throws kept for the caller of run().
+    // Runs one chunk; an exception is kept for the caller of run().
     void attempt(std::size_t chunk) {
         try {
             (*task_)(chunk);
@@ -153,7 +153,7 @@ private:
     std::exception_ptr failure_;
 };
 
-// From how many rows, pairs or items on a second thread pays.
+// The number of rows, pairs or items from which on a second thread pays.
 constexpr std::size_t kManyRows = 4000, kManyPairs = 8000, kManyItems = 20000;
 
 // Boundaries of at most `parts` contiguous ranges of [0, n) of nearly equal length.
@@ -164,7 +164,7 @@ inline std::vector<std::size_t> even_ranges(std::size_t n, std::size_t parts) {
     return bounds;
 }
 
-// Ranges for the threads of a pool; one where there are less than `many`.
+// Ranges for the threads of a pool; one range if there are fewer than `many`.
 inline std::vector<std::size_t> shared_ranges(std::size_t n, std::size_t many,
                                               const ThreadPool& pool) {
     return even_ranges(n, n < many ? 1 : pool.size());

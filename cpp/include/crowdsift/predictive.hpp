@@ -1,4 +1,4 @@
-// Log-likelihood of votes for given differences of pairs and points that stand for the workers.
+// Log-likelihood of votes for given differences of pairs and points that represent the workers.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace crowdsift {
 
-// Points of equal probability, `count` a worker: reliability, tie width, mean and variance of the
+// Points of equal probability, `count` per worker: reliability, tie width, mean and variance of the
 // side bias.
 struct WorkerPoints {
     const double *reliability, *width, *side, *side_variance;

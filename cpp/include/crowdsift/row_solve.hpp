@@ -26,7 +26,7 @@ public:
             weight_[p] = static_cast<float>(laplacian.weights()[p]);
     }
 
-    // rhs and x have a row of n numbers a system; x is where to start, and the result.
+    // rhs and x have one row of n numbers per system; x is the start, and then the result.
     void solve(const float* rhs, float* x, std::size_t rows, ThreadPool& pool) const {
         pool.run((rows + kWide - 1) / kWide, [&](std::size_t tile) {
             const std::size_t from = tile * kWide;
@@ -40,7 +40,7 @@ private:
     static constexpr std::size_t kBlock = 128;  // items whose products are added up in floats
     static constexpr std::size_t kPrefetchPairs = 12;  // the prefetch distance, in pairs
 
-    // n rows of kWide numbers, each a line of cache.
+    // n rows of kWide numbers, each one line of cache.
     class Tile {
     public:
         explicit Tile(std::size_t n) : room_(n * kWide + kLine / sizeof(float)) {
@@ -83,7 +83,7 @@ private:
         }
     }
 
-    // A pair: what the lower item receives is added up, the higher one gives and receives.
+    // One pair: the contribution to the lower item is accumulated, the higher one is updated.
     static void both(float w, const float* CROWDSIFT_RESTRICT other,
                      const float* CROWDSIFT_RESTRICT own, float* CROWDSIFT_RESTRICT to_other,
                      float* CROWDSIFT_RESTRICT sum) {
@@ -101,7 +101,7 @@ private:
 #endif
     }
 
-    // Calls visit(j, sums) for all items; what it adds to sums is added up block by block.
+    // Calls visit(j, sums) for all items; the sums are accumulated block by block.
     template <std::size_t kSums, class Visit>
     void over_items(Sums (&totals)[kSums], const Visit& visit) const {
         for (Sums& total : totals) total = Sums();

@@ -1,5 +1,5 @@
-// The pairs of these votes that other shards have, too. One of the shards owns a pair: it alone
-// puts the sums of all into its Laplacian, and sends messages along it.
+// The pairs of these votes that other shards have as well. One of the shards owns a pair: only it
+// adds the sums of all shards to its Laplacian, and sends messages along the pair.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ public:
     }
 
     std::size_t size() const { return pair_.size(); }
-    std::size_t foreign() const { return foreign_; }  // how many are owned by others
+    std::size_t foreign() const { return foreign_; }  // the number of pairs that others own
     std::size_t pair(std::size_t k) const { return pair_[k]; }
     bool owned(std::size_t k) const { return owner_[k]; }
 
@@ -61,7 +61,7 @@ private:
     static constexpr std::uint8_t kNotShared = 0, kOwned = 1, kForeign = 2;
     std::vector<std::size_t> pair_;
     std::vector<bool> owner_;
-    std::vector<std::uint8_t> mark_;  // of every pair; empty where none is shared
+    std::vector<std::uint8_t> mark_;  // one per pair; empty if none is shared
     std::size_t foreign_ = 0;
 };
 

@@ -19,8 +19,8 @@
 #define CROWDSIFT_CLONES
 #endif
 
-// What GCC and Clang know beyond the standard. -DCROWDSIFT_PORTABLE does without, as other
-// compilers must: `make lint` and a test of the core see that this way stays open.
+// Extensions of GCC and Clang. -DCROWDSIFT_PORTABLE disables them, as for other compilers; `make
+// lint` and a test of the core check that this works.
 #if defined(__GNUC__) && !defined(CROWDSIFT_PORTABLE)
 #define CROWDSIFT_GNU
 #endif
@@ -59,7 +59,7 @@ CROWDSIFT_INLINE void prefetch_write(const void* place) {
 #endif
 }
 
-// One instruction, also where the compiler would call the library for the sake of errno.
+// One instruction, even where the compiler would call the library to set errno.
 CROWDSIFT_INLINE float square_root(float x) {
 #if defined(CROWDSIFT_GNU)
     return __builtin_sqrtf(x);
@@ -108,8 +108,8 @@ CROWDSIFT_INLINE double sum_short(const float* values, std::size_t count) {
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-// exp(-x) for x >= 0, to 2 units in the last place; 0 is approached as exp(-700) ~ 1e-304, below
-// which the argument is held, so that no denormal number ever appears.
+// exp(-x) for x >= 0, to 2 units in the last place. The argument is at most 700, so the result is
+// at least exp(-700) ~ 1e-304, and no denormal number appears.
 CROWDSIFT_INLINE double exp_minus(double x) {
     const double held = x < 700.0 ? x : 700.0;
     // n = round(-x / log 2) by adding 1.5 * 2^52, whose low bits then hold n.
@@ -157,7 +157,7 @@ CROWDSIFT_INLINE double log_ratio(double f) {
 // log(1 + e) for 0 <= e <= 1.
 CROWDSIFT_INLINE double log1p_unit(double e) {
     const double u = 1.0 + e;
-    const double lost = (e - (u - 1.0)) / u;  // what rounding took from 1 + e
+    const double lost = (e - (u - 1.0)) / u;  // rounding error of 1 + e
     const bool upper = u > 1.4142135623730951;
     const double m = upper ? 0.5 * u : u;
     return log_ratio((m - 1.0) / (m + 1.0)) + (upper ? 0.6931471805599453 : 0.0) + lost;
@@ -165,12 +165,13 @@ CROWDSIFT_INLINE double log1p_unit(double e) {
 
 // log(1 - q) for 0 <= q <= 1/2, however small q is.
 CROWDSIFT_INLINE double log1m_half(double q) {
-    const bool lower = q > 0.2928932188134524;  // 1 - q is doubled, to be near 1
+    const bool lower = q > 0.2928932188134524;  // 1 - q is doubled, to be close to 1
     const double above = lower ? 1.0 - 2.0 * q : -q;
     return log_ratio(above / (2.0 + above)) - (lower ? 0.6931471805599453 : 0.0);
 }
 
-// log x for a normal x > 0, to 1e-15 of 1 + |log x|; finite, and any number, elsewhere.
+// log x for a normal x > 0, with an error below 1e-15 (1 + |log x|); finite, but arbitrary, for
+// other x.
 CROWDSIFT_INLINE double log_normal(double x) {
     // The exponent e + 1023 of the power of two 2^e with x / 2^e in [sqrt(1/2), sqrt(2)).
     const std::uint64_t bits = static_cast<std::uint64_t>(to_bits(x));

@@ -1,6 +1,6 @@
-// The sites of all votes on the differences of scores, whatever the workers' types are, and what
-// items and pairs receive from them. What each pass computes is specified in
-// src/crowdsift/engines/grid.py and tests/reference_engine/.
+// The sites of all votes on the differences of scores, for any types of workers, and the systems of
+// items and pairs from them. Each pass is specified in src/crowdsift/engines/grid.py and
+// tests/reference_engine/.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace crowdsift {
 
-// Cavities of a block of votes, and the room to compute them.
+// Cavities of a block of votes, and buffers to compute them.
 struct CavityBlock {
     explicit CavityBlock(std::size_t votes)
         : mean(votes), variance(votes), m(votes), v(votes), log_site(votes) {}
@@ -69,7 +69,7 @@ public:
         rhs_.clear();
     }
 
-    // Of pairs that several shards have.
+    // Sums of the pairs that several shards have.
     void pair_sums(double* out) const {
         for (std::size_t k = 0; k < shared_.size(); ++k) {
             const PairSums sums = sums_of(shared_.pair(k));
@@ -79,7 +79,7 @@ public:
     }
 
     SiteSystem system(const double* shared, double pair_effect) {
-        system_.reset();  // so that its weights can be used again
+        system_.reset();  // so that its weights can be reused
         auto made = std::make_shared<Laplacian>(graph_);
         effect_.set(pair_effect, graph_.pairs.size());
         SiteSystem out{nullptr, std::vector<double>(votes_.n_items), 0.0};
@@ -119,7 +119,7 @@ public:
         return {0.5 * slope, 0.5 * information};
     }
 
-    // Variances of all pairs, of shared ones.
+    // Sets the variances of all pairs, or of shared ones.
     void set_pair_variances(const double* variances) {
         pair_variance_.resize(graph_.pairs.size());
         for (std::size_t p = 0; p < pair_variance_.size(); ++p)
@@ -131,7 +131,7 @@ public:
             pair_variance_[shared_.pair(k)] = static_cast<float>(variances[k]);
     }
 
-    // A sweep of belief propagation over the pairs of the last system(), and the last one.
+    // One sweep of belief propagation over the pairs of the last system(), or the last sweep.
     SweepReport sweep(const double* precision, const double* settled, bool fresh, double* sums) {
         require_system();
         if (fresh) messages_.forget();
@@ -168,7 +168,8 @@ public:
         std::copy(degrees_.begin(), degrees_.end(), out);
     }
 
-    // Of the votes, for differences (lower less higher item) and variances of pairs.
+    // Log-likelihood of the votes, for differences (lower minus higher item) and variances of
+    // pairs.
     double pair_likelihood(std::size_t before_gold, const double* differences,
                            const double* variances, const WorkerPoints& points) const {
         return crowdsift::pair_likelihood(split_, ranges_, pool_, before_gold, differences,
@@ -194,14 +195,14 @@ protected:
         effect_.rescale(to.scale);
     }
 
-    // Gives back what can be computed again.
+    // Releases what can be computed again.
     void suspend_pairs() {
         pair_variance_ = Array<float>();
         messages_.forget();
         system_.reset();
     }
 
-    // Cavities of a block; returns the weight of its votes and adds their log-normalisers.
+    // Computes cavities of a block; returns the weight of its votes and adds their log-normalisers.
     double read_block(std::size_t begin, std::size_t count, const double* means, CavityBlock& at,
                       double& log_sites) const {
         const std::size_t last = split_.size() - 1;
@@ -239,7 +240,7 @@ protected:
     const std::vector<std::size_t> ranges_;
     Array<float> tau_, nu_, pair_variance_;
     PairEffect effect_;
-    std::vector<double> rhs_;  // signed sums of n nu per item, where a pass has just added them up
+    std::vector<double> rhs_;  // signed sums of n nu per item, if a pass has just computed them
 
 private:
     void require_system() const {
@@ -262,7 +263,7 @@ private:
         const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
             shared_ranges(graph_.pairs.size(), kManyPairs, pool_);
-        const bool single = split_.single();  // then weights need not be gathered
+        const bool single = split_.single();  // then weights need not be read
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;

@@ -11,7 +11,7 @@ struct SidePrior {
     double mean = 0.0, variance = 0.25;
 };
 
-// Priors that workers have of their own in place of the common one, gold left out; null: none.
+// Separate priors of workers in place of the common one, without gold; null: none.
 struct OwnPriors {
     const double *masses = nullptr, *side_mean = nullptr, *side_variance = nullptr;
 };
@@ -24,10 +24,10 @@ struct UpdateRequest {
     bool clip;
     SidePrior side;
     OwnPriors own;
-    const std::uint8_t* marked;  // the workers whose sites move; null: all
+    const std::uint8_t* marked;  // the workers whose sites are updated; null: all
 };
 
-// What an update adds up to; a number per worker in the last three.
+// The results of an update; the last three have one number per worker.
 struct UpdateResult {
     explicit UpdateResult(std::size_t workers)
         : regular(workers, 0.0), side_tau(workers, 0.0), side_nu(workers, 0.0) {}

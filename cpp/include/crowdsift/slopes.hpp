@@ -24,8 +24,8 @@
 
 namespace crowdsift {
 
-// S of one pass: entries of A and B and the inverse of D, or A alone where all slopes are one
-// number.
+// The operator S from one pass: entries of A and B and the inverse of D, or only A if all slopes
+// are one number.
 struct SlopeHessian {
     bool own = false;
     Array<float> a, b;
@@ -78,7 +78,7 @@ public:
     }
 
     // Minimises -log-likelihood + precision/2 (slope - mean)^2 over every worker's slope, from the
-    // slopes given. Returns the log-likelihood there; its gradient in the scores, and D, the
+    // given slopes. Returns the log-likelihood there, its gradient in the scores, and D, the
     // curvature of every slope, prior included.
     double own(const double* scores, const SlopePrior& prior, double resolution, double* slopes,
                double* gradient, double* curvature, SlopeHessian& hessian) {
@@ -107,7 +107,7 @@ public:
     // (S + shift I) v
     void multiply(const SlopeHessian& hessian, double shift, const double* v, double* out) {
         const std::vector<std::size_t>& ranges = hessian.own ? ranges_ : row_ranges_;
-        // In single precision twice as much of v stays in the cache; A and B are single anyway.
+        // In single precision twice as much of v fits into the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
         round_into(votes_.n_items, v, rounded_.data());
         const auto pass = [&](std::size_t range, auto& lane) {
@@ -210,7 +210,7 @@ private:
         return log_likelihood_of(count, block.level, block.growth, votes_.weight + at);
     }
 
-    // Adds what rows push to their first items and takes it from their second.
+    // Adds the force of every row to its first item and subtracts it from its second.
     template <class Lane>
     void push(std::size_t at, std::size_t count, const double* force, Lane& lane) const {
         auto* const sums = lane.sums();
@@ -224,8 +224,8 @@ private:
         lane.added(count);
     }
 
-    // Calls row(j, its first item, its second) for rows of a block. Where the items are too many
-    // for the second-level cache those of later rows are prefetched.
+    // Calls row(j, first item, second item) for rows of a block. If there are too many items for
+    // the second-level cache, those of later rows are prefetched.
     template <class Prefetch, class Row>
     void over_items(std::size_t at, std::size_t count, const Prefetch& prefetch,
                     const Row& row) const {
@@ -245,7 +245,7 @@ private:
     }
 
     // Slopes, curvatures and sums of the workers of one block; returns their log-likelihood. Near
-    // the optimum one evaluation serves: the last step of a slope is taken to first order.
+    // the optimum one evaluation suffices: the last step of a slope is taken to first order.
     template <class Lane>
     double settle(std::size_t from, std::size_t to, const SlopePrior& prior, double* slopes,
                   double* curvature, SlopeHessian& hessian, SlopeBlock& block, Lane& lane) {
@@ -285,7 +285,7 @@ private:
         return total;
     }
 
-    // The same for one worker whose rows do not fit a block.
+    // The same for one worker whose rows do not fit into a block.
     template <class Lane>
     double settle_long(std::size_t s, const SlopePrior& prior, double* slopes, double* curvature,
                        SlopeHessian& hessian, SlopeBlock& block, Lane& lane) {
@@ -341,7 +341,7 @@ private:
     const std::vector<std::size_t> ranges_, row_ranges_;
     std::size_t fine_ = 0, coarse_ = 0;  // rows between totals of gradients, and of products
     FixedPointScores fixed_scores_;
-    const double* scores_ = nullptr;     // of the pass that runs
+    const double* scores_ = nullptr;     // of the current pass
     bool fixed_ = false, zero_ = false;  // scores in fixed point, or all 0
     Array<float> rounded_;
 };

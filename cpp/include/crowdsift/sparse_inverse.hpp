@@ -1,6 +1,6 @@
-// Exact variances of items and compared pairs under the precision L + I where its factor stays
-// sparse: elimination in the order of minimum degree, P (L + I) P' = F D F', and the entries of
-// the inverse on the pattern of F by Takahashi's recursion.
+// Exact variances of items and compared pairs under the precision L + I if its factor stays sparse:
+// elimination in the order of minimum degree, P (L + I) P' = F D F', and the entries of the inverse
+// on the pattern of F by Takahashi's recursion.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace crowdsift {
 
 class SparseInverse {
 public:
-    // Orders and finds the pattern; `possible` is false where the factorisation would take more
+    // Finds the order and the pattern; `possible` is false if the factorisation would take more
     // than `most` multiplications.
     SparseInverse(const Pairs& pairs, std::size_t n_items, double most)
         : pairs_(pairs), n_(n_items), most_(most), refused_(most) {
@@ -28,10 +28,10 @@ public:
     bool possible() const { return possible_; }
     double most() const { return most_; }
     double work() const { return work_; }        // multiplications of a factorisation
-    double refused() const { return refused_; }  // not possible with so many either
+    double refused() const { return refused_; }  // known to be impossible with this many
 
-    // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
-    // positive definite. `weight` holds one number per pair, `diagonal` that of L.
+    // Writes the diagonal of the inverse and the variances of pairs; returns false if the matrix is
+    // not positive definite. `weight` has one number per pair, `diagonal` is that of L.
     bool invert(const double* weight, const double* diagonal, double* item_variance,
                 double* pair_variance, double* log_determinant) {
         if (!factor(weight, diagonal)) return false;
@@ -59,7 +59,7 @@ private:
         return clique > most && refuse(most, clique, along_levels(least_width()));
     }
 
-    // 0 where it is not found in a few rounds.
+    // The size of the core; 0 if it is not found in a few rounds.
     std::size_t core_size() const {
         std::vector<char> inside(n_, 1);
         std::vector<std::uint32_t> degree(n_);
@@ -83,8 +83,8 @@ private:
         return 0;
     }
 
-    // Of the levels of distance, from below; 0 where the component of the last item has not been
-    // gone through in a few steps.
+    // A lower bound of the width of the levels of distance; 0 if the component of the last item was
+    // not traversed in a few steps.
     std::size_t least_width() const {
         std::vector<std::uint8_t> step(n_, kFar);
         step[n_ - 1] = 0;
@@ -118,7 +118,7 @@ private:
         std::vector<std::vector<std::uint32_t>> by_degree(n_);
         for (std::size_t j = n_; j-- > 0;)
             by_degree[near[j].size()].push_back(static_cast<std::uint32_t>(j));
-        std::vector<std::size_t> live(n_);  // neighbours that are left; lists may hold others
+        std::vector<std::size_t> live(n_);  // remaining neighbours; lists may contain others
         for (std::size_t j = 0; j < n_; ++j) live[j] = near[j].size();
         std::vector<std::uint32_t> merged;
         std::vector<char> gone(n_, 0);
@@ -156,9 +156,9 @@ private:
             list.end());
     }
 
-    // Adds the neighbours of a pivot to those of another item, `left` of which are not gone;
-    // returns how many are left then. A hub's long list is not gone through for every short one, or
-    // a star would take the square of its rays: those that are gone leave it by halves.
+    // Adds the neighbours of a pivot to those of another item, `left` of which remain; returns how
+    // many remain then. A hub's long list is not traversed for every short one, or a star would
+    // take the square of its rays: eliminated items leave it by halves.
     static std::size_t join(std::vector<std::uint32_t>& list,
                             const std::vector<std::uint32_t>& added, std::uint32_t other,
                             std::size_t left, const std::vector<char>& gone,
@@ -183,7 +183,7 @@ private:
         return list.size();
     }
 
-    // The most items at one distance from an item at the rim.
+    // The largest number of items at one distance from an item at the rim.
     std::size_t level_width(const std::vector<std::vector<std::uint32_t>>& near) const {
         std::vector<std::uint32_t> seen(n_, 0), level, next;
         std::size_t widest = 0;
@@ -214,20 +214,20 @@ private:
         return widest;
     }
 
-    // Chains, bands and lattices are slender: elimination along the distance costs about this.
+    // Chains, bands and lattices are narrow: elimination along the distance costs about this.
     double along_levels(std::size_t width) const {
         const double both = 2.0 * static_cast<double>(width);
         return static_cast<double>(n_) * both * both;
     }
 
-    // Once the least degree is large, about a third of a graph without structure ends up as one
+    // Once the least degree is large, about a third of a graph without structure becomes one
     // clique; lattices and chains have few items left by then.
     static double of_clique(std::size_t left) {
         const double core = 0.3 * static_cast<double>(left);
         return core * core * core / 3.0;
     }
 
-    // Whether neither way is cheap enough; remembers up to what that holds.
+    // Returns whether neither order is cheap enough; stores the limit up to which that holds.
     bool refuse(double most, double clique, double slender) {
         const double least = std::min(clique, slender);
         if (least > most) refused_ = least;
@@ -253,7 +253,7 @@ private:
         inverse_diagonal_.resize(n_);
     }
 
-    // Where in the pattern each compared pair stands.
+    // Finds the place of each compared pair in the pattern.
     void place_entries() {
         entry_.resize(pairs_.size());
         pairs_.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
@@ -302,8 +302,8 @@ private:
         first[row] = k;
     }
 
-    // Z_ij = -sum over k of F_kj Z_ik, Z_jj = 1/D_j - sum over k of F_kj Z_kj; the rows of a
-    // column are a clique, so every Z_ik that is needed stands in the pattern.
+    // Z_ij = -sum over k of F_kj Z_ik, Z_jj = 1/D_j - sum over k of F_kj Z_kj; the rows of a column
+    // are a clique, so the pattern contains every Z_ik that is needed.
     void recur() {
         std::vector<double> sum(n_, 0.0), own(n_, 0.0);
         std::vector<char> inside(n_, 0);

@@ -27,10 +27,10 @@ public:
         return *only;
     }
 
-    // Of this thread. An empty name: arrays made from now on are in memory again.
+    // Sets the folder of this thread. An empty name: new arrays are in memory again.
     void set_folder(const std::string& folder) { folder_of_thread() = folder; }
 
-    // nullptr where no folder is set.
+    // Returns nullptr if no folder is set.
     void* allocate(std::size_t bytes) {
         if (folder_of_thread().empty()) return nullptr;
         std::string name = folder_of_thread() + "/array-XXXXXX";
@@ -52,7 +52,7 @@ public:
         return place;
     }
 
-    // Whether the array was one of ours.
+    // Returns whether the array was allocated here.
     bool release(void* place) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = mapped_.find(place);
@@ -62,7 +62,7 @@ public:
         return true;
     }
 
-    // Takes all pages out of this process; the bytes that the arrays have.
+    // Releases the memory of all pages; returns the bytes of the arrays.
     std::size_t evict() {
         const std::lock_guard<std::mutex> lock(mutex_);
         std::size_t total = 0;

@@ -1,4 +1,4 @@
-// Votes as wins alone, by worker and by pair, with who won and on which side.
+// Votes as wins, by worker and by pair, with the winner and its side.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace crowdsift {
 
-// A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y); where
-// ties are an outcome, y = 1/2 is a tie, with the first item for the winner. Where no row has to be
-// split, the rows themselves are these votes and only the pair of each is held.
+// A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y); if ties
+// are an outcome, y = 1/2 is a tie, with the first item as winner. If no row has to be split, the
+// rows themselves are these votes and only the pair of each is stored.
 class SplitVotes {
 public:
     const std::uint32_t *first, *second;
@@ -55,7 +55,7 @@ public:
     // Whether every vote counts once.
     bool single() const { return single_; }
 
-    // Who won the vote: the first item, the second, or none.
+    // The winner of the vote: the first item, the second, or none.
     std::int8_t kind(std::size_t i) const {
         return tied(i) ? kTie : outcome_[i] == 0.0F ? kSecond : kFirst;
     }
@@ -67,7 +67,7 @@ public:
     bool straight(std::size_t i) const { return winner(i) < loser(i); }
 
     bool tied(std::size_t i) const { return outcome_[i] == 0.5F; }
-    // +1 where the winner stood first, else -1.
+    // +1 if the winner stood first, otherwise -1.
     float side(std::size_t i) const { return outcome_[i] == 0.0F ? -1.0F : 1.0F; }
 
 private:

@@ -1,5 +1,5 @@
-// What can be counted of votes, in one pass: how far each worker agrees with an order of the items,
-// how often each item appears, and how often it wins.
+// Counts of votes in one pass: each worker's agreement with an order of the items, and how often
+// each item appears and wins.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Tally {
 
 constexpr std::size_t kTallyBlock = 1024;
 
-// What of one block of rows is added up by worker.
+// The sums by worker of one block of rows.
 struct TallyBlock {
     float above[kTallyBlock], agreed[kTallyBlock], ranked[kTallyBlock], decided[kTallyBlock],
         leaning[kTallyBlock];
@@ -138,8 +138,8 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const double* rank) {
     return out;
 }
 
-// Per item, 1 where one worker alone has votes on it. Where all items have votes of several, few
-// votes are looked at, and only they are checked.
+// Per item, 1 if only one worker has votes on it. If all items have votes of several workers, only
+// a few votes are read.
 inline std::vector<std::uint8_t> judged_by_one(const Votes& votes) {
     constexpr std::uint32_t none = 0xFFFFFFFFU, several = none - 1;
     std::vector<std::uint32_t> who(votes.n_items, none);

@@ -20,7 +20,7 @@ public:
     static constexpr std::size_t kMostLevels = 1024;
     static constexpr double kNarrow = 1.0;  // cells; see refined_levels in engines/dense.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
-    static constexpr double kSlack = 0.15;  // share of the span that an end may be off
+    static constexpr double kSlack = 0.15;  // share of the span by which an end may be off
 
     void set(std::size_t half, const double* levels, const double* prior) {
         half_ = half;
@@ -69,14 +69,15 @@ public:
         types[zero()] = static_cast<T>(rising[half_]);
     }
 
-    // Where the levels of an adaptive grid lie among the common ones: the same for every tie width.
+    // The position of the levels of an adaptive grid among the common ones: the same for every tie
+    // width.
     struct Placement {
         std::uint16_t cell[kMostLevels], below[kMostLevels];
         double width[kMostLevels], share[kMostLevels], part[kMostLevels];
     };
 
     void place(const double* own, Placement& at) const {
-        std::size_t k = 0, below = 0;  // below: the common level below, 0 being the point 0
+        std::size_t k = 0, below = 0;  // below: the common level below, 0 for the point 0
         for (std::size_t j = 0; j < half_; ++j) {
             while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
             while (below + 1 < half_ && levels_[below] <= own[j]) ++below;
@@ -89,8 +90,8 @@ public:
         }
     }
 
-    // A prior in rising order, on an adaptive grid where one is given: the density is linear
-    // between common levels and constant outside; the mass at 0 stays.
+    // Converts a prior in ascending order to the types, on an adaptive grid if there is one: the
+    // density is linear between common levels and constant outside; the mass at 0 stays.
     void spread_prior(const double* prior, const Placement* at, float* types) const {
         std::fill(types, types + this->types(), 0.0F);
         if (at == nullptr) {
@@ -110,8 +111,8 @@ public:
         types[zero()] = static_cast<float>(prior[half_]);
     }
 
-    // Masses prior * likelihood (or the prior alone) on an adaptive grid to the common one, each
-    // shared by its two neighbours linearly.
+    // Moves masses prior * likelihood (or the prior alone) from an adaptive grid to the common one;
+    // each is divided linearly between its two neighbours.
     void deposit(const Placement& at, const float* prior, const float* likelihood, double scale,
                  double* rising) const {
         for (std::size_t j = 0; j < half_; ++j) {
@@ -128,9 +129,8 @@ public:
 
     enum class Choice { stay, own, common };
 
-    // Which levels a worker should have for its likelihood over lanes on the levels it has; new
-    // ones of its own are written to `out`. See refined_levels in
-    // engines/dense.py.
+    // Chooses the levels for a worker's likelihood over lanes on its present levels; new adaptive
+    // ones are written to `out`. See refined_levels in engines/dense.py.
     Choice refine(const double* levels, bool has_own, const float* likelihood,
                   std::vector<double>& out) const {
         double total = 0.0, first = 0.0, second = 0.0;

@@ -44,10 +44,10 @@ CROWDSIFT_INLINE VoteTerm vote_term(float b, const SidedVote& vote) {
     return {k, z < 0.0F ? 1.0F : a, z < 0.0F ? a : 1.0F, z < 0.0F ? size : 0.0F};
 }
 
-// The widths of types and where their numbers lie.
+// The widths of types and the places of their numbers.
 struct TypeCells {
-    // How u of a width is found: from those of two others whose sum it is, or (both itself) from
-    // e^(k part), squared so many times.
+    // How u of a width is computed: from those of two others whose sum it is, or (both itself) from
+    // e^(k part), squared this number of times.
     struct Recipe {
         std::uint16_t first, second, squares;
         float part;
@@ -67,7 +67,7 @@ struct TypeCells {
             double part = given[w];
             std::uint16_t squares = 0;
             for (; part > kSmall && squares < kMostSquares; ++squares) part *= 0.5;
-            if (part > kSmall) {  // too many squares: at once
+            if (part > kSmall) {  // too many squares: computed directly
                 part = given[w];
                 squares = 0;
             }
@@ -142,7 +142,7 @@ CROWDSIFT_INLINE void terms_of(std::size_t lanes, const float* CROWDSIFT_RESTRIC
                        costs + lanes);
 }
 
-// u of all widths and lanes: lane by lane within a width, so that none waits for another.
+// u of all widths and lanes: lane by lane within a width, so that no lane waits for another.
 CROWDSIFT_INLINE void growths(const TypeCells& cells, std::size_t lanes, const float* k,
                               float zero_k, float* u) {
     const std::size_t n_widths = cells.n_widths();
@@ -184,8 +184,8 @@ CROWDSIFT_INLINE void growths(const TypeCells& cells, std::size_t lanes, const f
     }
 }
 
-// What one vote leaves behind: k, then c1 and c2 of b, c1 and c2 of -b by lane; the term of
-// reliability 0; u.
+// The values of one vote: k, then c1 and c2 of b, c1 and c2 of -b by lane; the term of reliability
+// 0; u.
 struct VoteRoom {
     float* terms;
     VoteTerm zero;
@@ -197,7 +197,7 @@ CROWDSIFT_CLONES
 inline void vote_terms(const TypeCells& cells, const float* level, const SidedVote& vote,
                        VoteRoom& room, float* costs) {
     room.zero = vote_term(0.0F, vote);
-    // The usual number of lanes is spelled out for the compiler.
+    // The usual number of lanes is a constant for the compiler.
     const bool usual = cells.lanes == 24;
     if (vote.tied && usual)
         terms_of<true>(24, level, vote, room.terms, costs);
@@ -352,7 +352,7 @@ inline void add_products(std::size_t count, const float* CROWDSIFT_RESTRICT prod
                     0.6931471805599453 * static_cast<double>(exponent[t] - gap_exponent[t]);
 }
 
-// What likelihoods and posteriors of a worker's regular types add up to.
+// Sums of the likelihoods and posteriors of a worker's regular types.
 struct LikelihoodSums {
     float best, sum;
 };

@@ -1,4 +1,4 @@
-// Types of reliability and tie width, and side-only types, as the kernels lay them out: one
+// Types of reliability and tie width, and side-only types, in the layout of the kernels: one
 // TypeGrid slice for every width, then the side-only types, padded.
 #pragma once
 
@@ -75,7 +75,7 @@ public:
                        weights[2] * side_costs_[2 * padded + p];
     }
 
-    // The prior, or another one, on an adaptive grid where one is given.
+    // The prior, or another one, on an adaptive grid if one is given.
     void own_prior(const double* own, float* out) const { spread_prior(given_.data(), own, out); }
     void spread_prior(const double* prior, const double* own, float* out) const {
         TypeGrid::Placement at;
@@ -97,8 +97,8 @@ public:
         prior[gold()] = 1.0F;
     }
 
-    // Adds scale * prior * likelihood, or scale * prior without one, to the counts; masses on own
-    // levels are shared by the common levels about them.
+    // Adds scale * prior * likelihood, or scale * prior without one, to the counts; masses on
+    // adaptive levels are divided between the neighbouring common levels.
     void count(const double* own, const float* prior, const float* likelihood, float scale,
                double* counts) const {
         if (own == nullptr) {
@@ -126,7 +126,7 @@ public:
             masses);
     }
 
-    // The same of the common prior times sums.
+    // The same for the common prior times sums.
     void add_products(const double* sums, double* masses) const {
         in_order([&](std::size_t t) { return static_cast<double>(prior_[t]) * sums[t]; }, masses);
     }
@@ -141,7 +141,7 @@ public:
         sum_rows(slice(), slices_.size(), likelihood, summed);
     }
 
-    // Reliabilities in rising order, of an adaptive grid where one is given.
+    // Reliabilities in ascending order, of an adaptive grid if one is given.
     void mirror(const double* own, double* points) const {
         const double* const levels = own == nullptr ? slices_[0].levels().data() : own;
         points[half_] = 0.0;
