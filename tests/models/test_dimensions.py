@@ -88,6 +88,25 @@ def test_sides_ties_and_islands():
     assert canonical(x - (sums / 2)[component], found.positions) > 0.9
 
 
+def test_evidence_counts_the_votes_left_out():
+    """A weak dimension that the bound on six votes of seven does not carry alone, but left-out votes support."""
+    rng = np.random.default_rng(100)
+    x, a = rng.normal(size=(12, 2)), np.stack([1 + 0.3 * rng.normal(size=300), 0.5 * rng.normal(size=300)], axis=1)
+    s = np.repeat(np.arange(300), 15)
+    i = rng.integers(12, size=len(s))
+    j = (i + rng.integers(1, 12, len(s))) % 12
+    won = rng.random(len(s)) < 1 / (1 + np.exp(-(a[s] * (x[i] - x[j])).sum(1)))
+    votes = crowdsift.Comparisons.from_arrays(i, j, worker=s, outcome=won.astype(float))
+    found = estimate_votes(crowdsift.Sift(), votes, CPU).dimensions
+    assert found is not None
+    one, two = found.trials[:2]
+    assert two.evidence > one.evidence + 3.0
+    votes_left_out = votes.total_weight / 7.0
+    by_left_out = (one.left_out_loss - two.left_out_loss) * votes_left_out
+    assert by_left_out > 3.0
+    assert canonical(x[[int(k) for k in votes.items]], found.positions) > 0.8
+
+
 def test_one_dimensional_votes_stay_as_they_are():
     votes = crowdsift.simulate(items=30, workers=40, comparisons=3000, seed=4).comparisons()
     auto, one = (estimate_votes(crowdsift.Sift(dimensions=d), votes, CPU) for d in ("auto", 1))

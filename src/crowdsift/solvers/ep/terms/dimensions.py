@@ -321,14 +321,6 @@ def _standardised(state: State) -> State:
     return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
 
 
-def log_loss(setting: Setting, state: State) -> float:
-    """Return the mean log loss of a subset of votes."""
-    total, weight = setting.passes.log_probability(
-        state.positions, state.covariance, state.weights, state.second, setting.width, setting.ties, int(setting.part)
-    )
-    return -total / max(weight, 1e-300)
-
-
 class Tried(NamedTuple):
     """A number of dimensions that was tried: its evidence, and the loss of left-out votes."""
 
@@ -337,25 +329,33 @@ class Tried(NamedTuple):
     left_out_loss: float
 
 
+def _tried(out: Setting, state: State) -> Tried:
+    """Return the evidence of a trial, that of the votes kept and of those left out given these, and its loss."""
+    total, weight = out.passes.log_probability(
+        state.positions, state.covariance, state.weights, state.second, out.width, out.ties, int(out.part)
+    )
+    return Tried(state.count, state.bound + total, -total / max(weight, 1e-300))
+
+
 def search(setting: Setting, one: State, most: int, loads: Vector) -> tuple[State | None, tuple[Tried, ...]]:
     """Return the state of the number of dimensions that evidence and left-out votes choose."""
-    # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is kept if the bound of
-    # the evidence rises by more than 3 nats and the loss of the other votes falls. None stands for one dimension; `one`
+    # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is kept if the evidence
+    # of all votes rises by more than 3 nats and the loss of the other votes falls. None stands for one dimension; `one`
     # is where the run of one dimension ended, `loads` are the numbers of votes of workers.
     kept, out = setting._replace(part=Part.KEPT), setting._replace(part=Part.LEFT_OUT)
     direction, values = leading_residual(setting, one.positions, one.weights, _some(setting, loads))
     if most < 2 or not beyond_chance(values):
         return None, ()
     best = run(kept, one)
-    trials = [Tried(1, best.bound, log_loss(out, best))]
+    trials = [_tried(out, best)]
     while best.count < most:
         if best.count > 1:
             direction, values = leading_residual(kept, best.positions, best.weights)
             if not beyond_chance(values):
                 break
         trial = run(kept, best.extended(direction), _HELD)
-        trials.append(Tried(trial.count, trial.bound, log_loss(out, trial)))
-        more = trial.bound > best.bound + MIN_LOG_BAYES_FACTOR
+        trials.append(_tried(out, trial))
+        more = trials[-1].evidence > trials[-2].evidence + MIN_LOG_BAYES_FACTOR
         if not more or trials[-1].left_out_loss >= trials[-2].left_out_loss:
             break
         best = trial
