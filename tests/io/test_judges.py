@@ -640,3 +640,20 @@ def test_files_of_judges_as_frames(tmp_path: Path, kind: str) -> None:
 def test_preferences_in_a_column_of_outcomes() -> None:
     votes = {"first": ["a", "b", "c"], "second": ["b", "c", "a"], "outcome": [1, 1.5, 2], "worker": ["x", "y", "z"]}
     assert outcomes(votes) == [1, 0.5, 0]
+
+
+def test_exports_of_verdicts_have_whole_texts(tmp_path: Path) -> None:
+    """From the files, and from the folder of a fit, which reads them again as they were read."""
+    long = {name: f"{name} " + "word " * 30 for name in ("output_1", "output_2", "id")}
+    for judge in ("ann", "bob"):
+        rows = [verdict("12"[n % 3 > 0], n % 2 == 0, **long) for n in range(12)]
+        write(tmp_path / "verdicts" / judge / "result.json", rows)
+    crowdsift.fit(tmp_path / "verdicts", worker_from_path=True).save(tmp_path / "fit")
+    crowdsift.export_votes(tmp_path / "verdicts", tmp_path / "a.jsonl", to="trl", worker_from_path=True)
+    crowdsift.export_votes(tmp_path / "fit", tmp_path / "b.jsonl", to="trl")
+    for name in ("a.jsonl", "b.jsonl"):
+        found = rows_of(tmp_path / name)
+        assert len(found) == 24
+        assert {row["chosen"] for row in found} <= {long["output_1"], long["output_2"]}
+        assert {row["id"] for row in found} == {long["id"]}
+        assert {row["worker"] for row in found} == {"ann", "bob"}

@@ -298,12 +298,16 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
     votes = fit.votes
     if texts and any(is_cut(label[-1] if votes and votes.by else label) for label in fit.labels):
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
-        if not Path(source).is_file():
+        if not source or not Path(source).exists():
             raise RequestError(
                 "the folder holds the beginnings of replies, and the votes that it "
-                f"names ({source or 'none'}) are no file here; export the file "
+                f"names ({source or 'none'}) are not here; export the file "
                 "itself with --fit (fitted=), or give texts (--texts)"
             )
+        if votes is not None:  # read as they were read for the fit
+            own = {name: getattr(options, name) for name in options.changed()}
+            earlier = {**votes.reading, "by": votes.by, "workers": votes.has_workers}
+            options = replace(options, **{**earlier, **own})
         return source, options
     if votes is None:
         raise RequestError(

@@ -72,3 +72,11 @@ def reply_label(value: Any) -> str | None:
     """Return the label of a reply; None if there is none."""
     text = reply_text(value)
     return None if text is None else cut(text)
+
+
+def label_of(text: str, whole: dict[str, str]) -> str:
+    """Return the label of a text, and store the whole text if the label is cut."""
+    label = cut(text)
+    if label != text:
+        whole[label] = text
+    return label

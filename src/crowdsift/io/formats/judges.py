@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift.io.formats import Format, Unfolded, filter_names
 from crowdsift.votes.labels import is_empty
-from crowdsift.votes.replies import prompt_label, reply_label
+from crowdsift.votes.replies import label_of, prompt_label, reply_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,10 +136,15 @@ _PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
 def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Make a vote from every verdict; `winner` names the output, and `swap` which was shown first."""
     context = roles.get("task", "")
+    whole: dict[str, str] = {}
+
+    def output(value: Any) -> str | None:
+        text = reply_text(value)
+        return None if text is None else label_of(text, whole)
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
         given = {role: row[name] for role, name in roles.items()}
-        one, two = (reply_label(given[name]) for name in _BOTH)
+        one, two = (output(given[name]) for name in _BOTH)
         if "games" in given:  # whose answers name the place
             for vote in _games((one, two), given["games"], "decision"):
                 yield *vote, given.get("worker")
@@ -156,9 +161,9 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
 
     found = unfolded_votes(table, list(roles.values()), condition, votes, [context] if context else [], context)
     if context:
-        labels = [prompt_label(each) for each in found.columns[context]]
-        return replace(found, columns={**found.columns, context: labels})
-    return found
+        labels = [label_of(x, whole) if isinstance(x, str) else prompt_label(x) for x in found.columns[context]]
+        found = replace(found, columns={**found.columns, context: labels})
+    return replace(found, texts=whole)
 
 
 def _final(results: Any) -> Iterator[tuple[bool, Any]]:

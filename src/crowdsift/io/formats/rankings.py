@@ -20,7 +20,7 @@ from crowdsift.io.formats import TIE_WORDS, Format, Unfolded
 from crowdsift.io.options import ROLES
 from crowdsift.votes.choices import NOT_RANKED
 from crowdsift.votes.labels import is_empty
-from crowdsift.votes.replies import cut, reply_text
+from crowdsift.votes.replies import label_of, reply_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -437,21 +437,13 @@ def _text(table: Source, number: int, fields: dict[str, Any], name: str, whole: 
         known = ", ".join(list(fields)[:8])
         raise table.fault(number, None, f"the ranking names the field {name!r}; the fields are {known}")
     text = reply_text(fields[name])
-    return None if text is None else _label(text, whole)
+    return None if text is None else label_of(text, whole)
 
 
 def _prompt(fields: dict[str, Any], ranked: set[str], whole: dict[str, str]) -> str:
     """Return the label of the fields that are not ranked, such as the prompt."""
     others = [value for name, value in fields.items() if name not in ranked and value is not None]
-    return _label("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others), whole)
-
-
-def _label(text: str, whole: dict[str, str]) -> str:
-    """Return the label of a text, and store the whole text if the label is cut."""
-    label = cut(text)
-    if label != text:
-        whole[label] = text
-    return label
+    return label_of("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others), whole)
 
 
 _TITLE = "rankings of Argilla"
