@@ -1,9 +1,10 @@
 """Partial pooling and trusted votes: every figure of docs/guides/llm-judges.md and docs/islands.md.
 
 python -m benchmarks.pooling contexts [SEEDS]    drawn contexts with planted deviations
+python -m benchmarks.pooling boards [SEEDS]      left-out votes of other drawn contexts choose the prior of deviations
 python -m benchmarks.pooling arena FOLDER...     arena.jsonl by language, a folder per seed
 python -m benchmarks.pooling panel FOLDER...     panel.csv against models.csv, a folder per seed
-python -m benchmarks.pooling ppr FILE [DRAWS]    human votes beside three LLM judges
+python -m benchmarks.pooling ppr FILE [DRAWS [COUNT...]]    human votes beside three LLM judges
 python -m benchmarks.pooling prior [SEEDS]       left-out trusted votes choose the prior of biases
 """
 
@@ -22,23 +23,28 @@ import numpy as np
 import crowdsift
 from crowdsift.fitting.estimate import Resources, estimate_votes, open_votes
 from crowdsift.solvers.ep import panels
+from crowdsift.solvers.ep.terms import boards as boards_module
 from crowdsift.votes.graph import folds
 
 ITEMS, CONTEXTS, WORKERS = 12, 10, 40
 KINDS = ("auto", "none", "complete")
+FIRST_SEED = 100  # of the table; the prior was chosen on other cells and seeds
+PRIORS = [(0.003, 1.0), (0.01, 1.0), (0.03, 1.0), (0.1, 1.0), (0.01, 2.0), (0.03, 2.0)]  # _TYPICAL, _UNKNOWN
 
 
-def drawn_contexts(deviation: float, votes: int, seed: int) -> tuple[crowdsift.Comparisons, crowdsift.Comparisons]:
+def drawn_contexts(
+    deviation: float, votes: int, seed: int, items: int = ITEMS, contexts: int = CONTEXTS
+) -> tuple[crowdsift.Comparisons, crowdsift.Comparisons]:
     """Votes in contexts with planted deviations, and every pair with its true probability."""
     rng = np.random.default_rng(seed)
-    scores = rng.normal(0, 1, ITEMS) + rng.normal(0, deviation, (CONTEXTS, ITEMS))
+    scores = rng.normal(0, 1, items) + rng.normal(0, deviation, (contexts, items))
     rows = []
-    for context in range(CONTEXTS):
+    for context in range(contexts):
         for _ in range(votes):
-            i, j = rng.choice(ITEMS, 2, replace=False)
+            i, j = rng.choice(items, 2, replace=False)
             p = 1 / (1 + np.exp(scores[context, j] - scores[context, i]))
             rows.append((i, j, float(rng.random() < p), rng.integers(WORKERS), context))
-        for i in range(ITEMS):
+        for i in range(items):
             for j in range(i):
                 p = 1 / (1 + np.exp(scores[context, j] - scores[context, i]))
                 rows.append((i, j, p, rng.integers(WORKERS), context))
@@ -68,7 +74,7 @@ def contexts(seeds: int) -> None:
     for deviation in (0.0, 0.1, 0.3, 1.0):
         for votes in (20, 200, 2000):
             table, found = [], []
-            for seed in range(seeds):
+            for seed in range(FIRST_SEED, FIRST_SEED + seeds):
                 train, test = drawn_contexts(deviation, votes, seed)
                 results = [left_out(train, test, kind) for kind in KINDS]
                 table.append([loss for loss, _ in results])
@@ -80,6 +86,29 @@ def contexts(seeds: int) -> None:
                 f"  {np.min(found):.3f} to {np.max(found):.3f}",
                 flush=True,
             )
+
+
+def boards(seeds: int) -> None:
+    """Left-out loss of drawn contexts with every prior of deviations, on cells that the table does not have."""
+    print("deviation votes   loss with each of", *PRIORS)
+    total = []
+    for deviation, votes in itertools.product((0.0, 0.05, 0.2, 0.6, 2.0), (40, 400)):
+        losses = []
+        for seed in range(seeds):
+            train, test = drawn_contexts(deviation, votes, seed, items=8, contexts=6)
+            row = []
+            for typical, unknown in PRIORS:
+                with mock.patch.multiple(boards_module, _TYPICAL=typical, _UNKNOWN=unknown):
+                    row.append(left_out(train, test, "auto")[0])
+            losses.append(row)
+        total += losses
+        print(f"{deviation:9.2f} {votes:5d}  ", *np.mean(losses, axis=0).round(5), flush=True)
+    above = np.array(total) - np.array(total)[:, [1]]
+    error = above.std(axis=0) / np.sqrt(len(above))
+    print(
+        "all, loss beside the second prior:",
+        *(f"{m:+.5f} ({e:.5f})" for m, e in zip(above.mean(0), error, strict=True)),
+    )
 
 
 def arena(folders: list[str]) -> None:
@@ -152,11 +181,11 @@ def tau(one: np.ndarray, two: np.ndarray) -> float:
     return float((np.sign(one[:, None] - one) * np.sign(two[:, None] - two)).sum() / (n * (n - 1)))
 
 
-def ppr(path: str, draws: int) -> None:
+def ppr(path: str, draws: int, counts: list[int]) -> None:
     """Few human votes and all votes of LLM judges, on the 12 models with most votes."""
     table = read_table(path)
-    names, counts = np.unique(np.concatenate([table["left"], table["right"]]), return_counts=True)
-    chosen = sorted(names[np.argsort(-counts, kind="stable")[:12]].tolist())
+    names, votes_on = np.unique(np.concatenate([table["left"], table["right"]]), return_counts=True)
+    chosen = sorted(names[np.argsort(-votes_on, kind="stable")[:12]].tolist())
     kept = np.isin(table["left"], chosen) & np.isin(table["right"], chosen)
     columns = ("left", "right", "winner", "worker", "panel")
     votes = {name: table[name][kept] for name in columns}
@@ -169,7 +198,7 @@ def ppr(path: str, draws: int) -> None:
     truth, _ = logits(crowdsift.fit(part(human), dimensions=1, threads=1), chosen)
     only, _ = logits(crowdsift.fit(part(judges), dimensions=1, threads=1), chosen)
     print(f"LLM judges alone: tau {tau(only, truth):.3f}")
-    for count in (200, 1000, 4000):
+    for count in counts:
         found = []
         for seed in range(draws):
             some = np.random.default_rng(seed).choice(human, count, replace=False)
@@ -185,18 +214,19 @@ def ppr(path: str, draws: int) -> None:
                     both.summary["trusted"]["worth"],
                 ]
             )
-        means = np.mean(found, axis=0)
-        print(
-            f"{count} human votes: people alone tau {means[0]:.3f}, coverage {means[1]:.3f}; "
-            f"trusted tau {means[2]:.3f}, coverage {means[3]:.3f}; the judges are worth "
-            f"{means[4]:.0f} votes",
-            flush=True,
-        )
+            if seed + 1 == draws or seed % 20 == 19:
+                means = np.mean(found, axis=0)
+                print(
+                    f"{count} human votes, {seed + 1} draws: people alone tau {means[0]:.3f}, coverage {means[1]:.3f}; "
+                    f"trusted tau {means[2]:.3f}, coverage {means[3]:.3f}; the judges are worth {means[4]:.0f} votes",
+                    flush=True,
+                )
 
 
-# Scale of shared biases, that of judges as a share of it, variance of outliers, freedom.
-GRID = [(*each, 2.0) for each in itertools.product((0.1, 0.2, 0.5, 1.0), (0.5, 1.0), (1.0, 16.0))]
-GRID += [(shared, 0.5, 16.0, freedom) for shared in (0.2, 0.5) for freedom in (1.0, 4.0)]
+# Scale of shared biases, that of judges as a share of it, degrees of freedom.
+STUDENT, GAUSSIAN = (2.0, 4.0, np.inf), (np.inf,)
+GRID = [(scale, 0.5, STUDENT) for scale in (0.1, 0.2, 0.3, 0.5, 1.0)]
+GRID += [(0.3, 1.0, STUDENT), (0.3, 0.5, GAUSSIAN), (0.5, 0.5, GAUSSIAN)]
 CROWDS = [
     each
     for each in itertools.product((0.0, 0.1, 0.3, 0.6, 1.0), (False, True), (1, 4), (60, 240, 960))
@@ -204,8 +234,8 @@ CROWDS = [
 ]
 
 
-def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
-    """Return the log loss of 4,000 left-out trusted votes of one drawn crowd with every prior of GRID."""
+def prior_scores(crowd: tuple[float, bool, int, int], seed: int) -> np.ndarray:
+    """Return a row per prior of GRID: expected log loss of trusted votes, coverage of scores and of biases."""
     size, heavy, judges, count = crowd
     rng, K = np.random.default_rng([seed, CROWDS.index(crowd)]), 10
 
@@ -214,18 +244,17 @@ def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
 
     quality, shared = rng.normal(size=K), size * draw(K)
     own = size * rng.choice([0.0, 0.5, 1.0]) * draw(judges, K)
-    rows: list[tuple[int, int, int, str, str]] = []
-    for judge, total in [(-1, count + 4000)] + [(judge, 1000) for judge in range(judges)]:
+    rows: list[tuple[str, ...]] = []
+    for judge, total in [(-1, count)] + [(judge, 1000) for judge in range(judges)]:
         seen = quality if judge < 0 else rng.uniform(0.6, 1.6) * (quality + shared + own[judge])
-        for _ in range(total):
-            i, j = rng.choice(K, 2, replace=False)
-            won = rng.random() < 1 / (1 + np.exp(seen[j] - seen[i]))
-            worker, panel = (f"j{judge}", "llm") if judge >= 0 else (f"p{len(rows) % 8}", "human")
-            rows.append((i, j, i if won else j, worker, panel))
+        i = rng.integers(K, size=total)
+        j = (i + rng.integers(1, K, total)) % K
+        won = rng.random(total) < 1 / (1 + np.exp(seen[j] - seen[i]))
+        who = [f"j{judge}" if judge >= 0 else f"p{row % 8}" for row in range(total)]
+        panel = ["llm" if judge >= 0 else "human"] * total
+        rows += zip(i.astype(str), j.astype(str), np.where(won, i, j).astype(str), who, panel, strict=True)
     names = ("left", "right", "winner", "worker", "panel")
-    test = np.array([row[:3] for row in rows[count : count + 4000]])
-    kept = zip(*(rows[:count] + rows[count + 4000 :]), strict=True)
-    votes = dict(zip(names, [[str(x) for x in column] for column in kept], strict=True))
+    votes = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     with mock.patch.object(panels, "panel_posterior", wraps=panels.panel_posterior) as called:
         fit = crowdsift.fit(votes, trusted={"panel": "human"}, threads=1)
     sites = called.call_args.args
@@ -234,67 +263,53 @@ def prior_losses(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
     order = [found.labels.index(label) for label in fit.votes.items]
     mean = panels.panel_posterior(*sites).mean
     unit = float(found.items["score"][order] @ mean / (mean @ mean))  # logits of a score of 1
-    place = {int(label): row for row, label in enumerate(fit.votes.items)}
-    won = np.array([place[k] for k in test[:, 2]])
-    lost = np.array([place[k] for k in test[:, 0] + test[:, 1] - test[:, 2]])
+    item = fit.votes.items.astype(int)
+    truth, bias = quality[item] - quality[item].mean(), shared[item] - shared[item].mean()
+    first, second = np.triu_indices(K, 1)
+    p = 1 / (1 + np.exp(truth[second] - truth[first]))
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-    losses = []
-    for scale, ratio, outlier, freedom in GRID:
-        with mock.patch.multiple(
-            panels, _SHARED=scale, _OWN=ratio * scale, _OUTLIER=outlier, _FREEDOM=freedom, _WORK=16.0 * judges * K**3
-        ):
-            mean, C = panels.panel_posterior(*sites)[:2]
-        sd = np.sqrt(C[won, won] + C[lost, lost] - 2 * C[won, lost])
-        d = unit * (mean[won] - mean[lost] + nodes[:, None] * sd)
-        losses.append(float(-np.log(weights @ (1 / (1 + np.exp(-d))) / weights.sum()).mean()))
-    return [*losses, float(np.linalg.eigvalsh(sites[0][0])[0])]
-
-
-def losses_or_nan(crowd: tuple[float, bool, int, int], seed: int) -> list[float]:
-    """Return the losses and the least eigenvalue of trusted sites; NaN if there is no fit."""
-    try:
-        return prior_losses(crowd, seed)
-    except np.linalg.LinAlgError:
-        return [np.nan] * (len(GRID) + 1)
+    scores = []
+    for scale, ratio, freedom in GRID:
+        work = 16.0 * judges * K**3  # for 16 chains
+        with mock.patch.multiple(panels, _SHARED=scale, _OWN=ratio * scale, _FREEDOM=np.array(freedom), _WORK=work):
+            mean, C, draws, _ = panels.panel_posterior(*sites)
+        sd = np.sqrt(np.maximum(C[first, first] + C[second, second] - 2 * C[first, second], 0.0))
+        d = unit * (mean[first] - mean[second] + nodes[:, None] * sd)
+        q = weights @ (1 / (1 + np.exp(-d))) / weights.sum()
+        loss = -np.mean(p * np.log(q / p) + (1 - p) * np.log((1 - q) / (1 - p)))  # above that of the truth
+        lower, upper = np.quantile(unit * draws[:, 0], [0.05, 0.95], axis=0)
+        held = np.abs(unit * mean - truth) < 1.645 * unit * np.sqrt(np.diag(C))
+        scores.append([loss, held.mean(), np.mean((lower < bias) & (bias < upper))])
+    return np.array(scores)
 
 
 def prior(seeds: int) -> None:
-    """Which prior of biases predicts left-out trusted votes best, over all drawn crowds."""
-    tasks = [(crowd, seed) for seed in range(seeds) for crowd in CROWDS]
+    """Which prior of biases predicts left-out trusted votes, and holds what was planted, over all drawn crowds."""
+    tasks = [(crowd, seed) for seed in range(104, 104 + seeds) for crowd in CROWDS]
     with ProcessPoolExecutor(2) as pool:
-        table = np.array(list(pool.map(losses_or_nan, *zip(*tasks, strict=True))))
-    size = np.array([crowd[0] for crowd, _ in tasks])
-    heavy = np.array([crowd[1] for crowd, _ in tasks])
-    fitted = np.isfinite(table).all(axis=1)  # the same crowds for every prior
-    print(f"{(~fitted).sum()} of {len(tasks)} crowds have no fit")
-    for name, some in (("all", fitted), ("definite sites", fitted & (table[:, -1] > -1e-6))):
-        losses = table[some, :-1]
-        above = 1e4 * (losses - losses[:, losses.mean(axis=0).argmin(), None])
-        parts = [size == x for x in (0.0, 0.1, 0.3, 0.6, 1.0)] + [~heavy, heavy]
-        print(
-            f"{name}: {len(losses)} crowds; loss, excess over the best in 1e-4 (s.e.), median; "
-            "for biases of 0 .1 .3 .6 1, Gaussian, heavy-tailed"
-        )
-        for k, each in enumerate(GRID):
-            error = above[:, k].std(ddof=1) / np.sqrt(len(losses))
-            cells = " ".join(f"{above[part[some], k].mean():+.1f}" for part in parts)
-            print(
-                *each,
-                f"{losses[:, k].mean():.5f} {above[:, k].mean():+.1f} ({error:.1f})",
-                f"{np.median(above[:, k]):+.1f};",
-                cells,
-            )
+        table = np.array(list(pool.map(prior_scores, *zip(*tasks, strict=True))))
+    count = np.array([crowd[3] for crowd, _ in tasks])
+    print(f"{len(tasks)} crowds; loss above that of the truth and beside the second prior (standard error), in 1e-4;")
+    print("for 60, 240, 960 trusted votes; coverage of scores, of biases")
+    above = 1e4 * (table[:, :, 0] - table[:, [1], 0])
+    for k, each in enumerate(GRID):
+        error = above[:, k].std() / np.sqrt(len(above))
+        cells = " ".join(f"{above[count == n, k].mean():+.1f}" for n in (60, 240, 960))
+        covers = table[:, k, 1:].mean(axis=0).round(3)
+        print(*each, f"{1e4 * table[:, k, 0].mean():.0f} {above[:, k].mean():+.1f} ({error:.1f}); {cells};", *covers)
 
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if what == "contexts":
         contexts(int(rest[0]) if rest else 5)
+    elif what == "boards":
+        boards(int(rest[0]) if rest else 5)
     elif what == "arena":
         arena(rest)
     elif what == "panel":
         panel(rest)
     elif what == "ppr":
-        ppr(rest[0], int(rest[1]) if len(rest) > 1 else 100)
+        ppr(rest[0], int(rest[1]) if len(rest) > 1 else 100, list(map(int, rest[2:])) or [200, 1000, 4000])
     elif what == "prior":
         prior(int(rest[0]) if rest else 2)

@@ -10,6 +10,8 @@ import pytest
 import crowdsift
 from crowdsift import RequestError, cli
 from crowdsift.report.checks import headline
+from crowdsift.results.predict import vote_probability
+from crowdsift.solvers.ep import panels
 from crowdsift.solvers.ep.panels import panel_posterior
 from crowdsift.votes.panels import in_panels
 
@@ -70,11 +72,47 @@ def test_the_planted_bias_is_found_and_said(fitted):
     about = fit.summary["trusted"]
     assert "i0" in about["panels"][0]["items"]
     assert about["votes"] == 400
-    assert about["worth"] > 100
+    assert about["worth"] > 0.2 * about["votes"]
     said = " ".join(fit.panel_sentences)
     assert "Scores are those of panel=human (400 votes)." in said
     assert f"clearly for i0 ({table['bias'][row]:+.2f})" in said
     assert f"worth {about['worth']:,.0f} independent votes of panel=human" in said
+
+
+def test_predictions_for_a_judge_have_the_bias_of_its_panel(fitted):
+    _, quality, fit = fitted
+    d = quality[0] - quality[1]
+    for worker, slope, bias in (("gpt", 1.5, BIAS), ("claude", 0.8, BIAS), ("p0", 1.0, 0.0), (None, 1.0, 0.0)):
+        found = fit.predict("i0", "i1", worker=worker)
+        assert found == pytest.approx(1 / (1 + np.exp(-slope * (d + bias))), abs=0.1)
+    p = vote_probability(fit, fit.votes)
+    judge = fit.votes.workers[fit.votes.worker_codes()] == "gpt"
+    first, second = fit.votes.items[fit.votes.first[judge]], fit.votes.items[fit.votes.second[judge]]
+    np.testing.assert_allclose(p[judge], fit.predict(first, second, worker="gpt"), atol=0.02)
+
+
+def test_judges_that_would_be_a_panel_each_are_one_panel(fitted):
+    rows, _, _ = fitted
+    people = np.where(np.array(rows["panel"]) == "human", "people", rows["worker"]).astype(object)
+    own = crowdsift.fit({**rows, "worker": people}, trusted={"worker": "people"})
+    assert [each["panel"] for each in own.summary["trusted"]["panels"]] == ["others"]
+    assert "Every other worker has one judge" in own.panel_sentences[1]
+    assert set(own.workers["panel"]) == {"people", "gpt", "claude"}
+    same = crowdsift.fit({**rows, "worker": people}, trusted={"panel": "human"})
+    np.testing.assert_allclose(own.scores_of(same.labels), same.items["score"])
+    assert own.predict("i0", "i1", worker="gpt") == same.predict("i0", "i1", worker="gpt")
+
+
+def test_the_size_of_biases_lies_in_its_interval():
+    held, ratio = [], []
+    for seed in range(6):
+        rows, _ = drawn_panel(seed)
+        about = crowdsift.fit(rows, trusted={"panel": "human"}).summary["trusted"]["panels"][0]
+        planted = BIAS * np.sqrt((1 - 1 / ITEMS) / ITEMS)
+        held.append(about["lower"] <= planted <= about["upper"])
+        ratio.append(about["deviation"] / planted)
+    assert sum(held) >= 4
+    assert 0.8 < np.mean(ratio) < 1.4
 
 
 def test_planted_biases_lie_in_their_intervals():
@@ -143,33 +181,53 @@ def test_a_judge_far_off_is_not_believed():
     np.testing.assert_allclose(found.mean, alone, atol=0.05)
 
 
-def test_gibbs_draws_have_the_moments_of_the_dense_posterior(monkeypatch):
-    """With all variances and slopes nearly fixed by their priors the posterior is one Gaussian."""
-    module = "crowdsift.solvers.ep.panels."
-    for name, value in (("_FREEDOM", 1e7), ("_SLOPE", 1e-4), ("_OUTLIER", 1.0)):
-        monkeypatch.setattr(module + name, value)
-    rng, K, s, own = np.random.default_rng(1), 5, 0.2**2, 0.1**2
+def reference(L: np.ndarray, b: np.ndarray, draws: int) -> tuple[np.ndarray, ...]:
+    """Mean and variance of r and mean of u for judges of one panel, by weighted draws of all but r, u and w."""
+    rng, (boards, K) = np.random.default_rng(1), b.shape
+    sigma, own = (np.abs(rng.standard_cauchy((draws, n))) for n in (1, boards - 1))
+    freedom = panels._FREEDOM[rng.integers(len(panels._FREEDOM), size=(draws, 1))]
+    df = np.broadcast_to(np.where(np.isfinite(freedom), freedom, 1e9), (draws, K))
+    u = (panels._SHARED * sigma) ** 2 * df / rng.chisquare(df)
+    c = np.ones((draws, boards))
+    c[:, 1:] = np.maximum(rng.normal(1.0, panels._SLOPE, (draws, boards - 1)), 0.05)
+    judge, eye = np.diag(np.ones(boards)), np.eye(K)
+    judge[0, 0] = 0.0
+    both = np.outer(judge.sum(axis=0), judge.sum(axis=0))
+    of_u = np.einsum("xy,nk,kl->nxkyl", both, u, eye)
+    C = of_u + np.einsum("xy,kl->xkyl", np.ones((boards, boards)), eye)
+    C[:, 1:, :, 1:] += np.einsum("nx,xy,kl->nxkyl", (panels._OWN * own) ** 2, np.eye(boards - 1), eye)
+    W = np.einsum("nx,xkl,xy->nxkyl", c**2, L, np.eye(boards))
+    C, W, of_u = (each.reshape(draws, boards * K, boards * K) for each in (C, W, of_u))
+    h = (c[:, :, None] * b).reshape(draws, -1)
+    inner = np.linalg.inv(np.eye(boards * K) + W @ C)
+    S = C @ inner
+    log = 0.5 * (np.einsum("ni,nij,nj->n", h, S, h) + np.linalg.slogdet(inner)[1])
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    assert 1.0 / (weight**2).sum() > 2_000
+    centring = eye - 1.0 / K
+    mean = np.einsum("nij,nj->ni", S, h)[:, :K] @ centring
+    biases = np.einsum("nij,njk,nk->ni", of_u, inner, h)[:, K : 2 * K] @ centring
+    variance = np.einsum("kl,nlm,km->nk", centring, S[:, :K, :K], centring)
+    average = weight @ mean
+    return average, weight @ (variance + (mean - average) ** 2), weight @ biases
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+def test_the_posterior_is_that_of_the_stated_model(bias):
+    rng, K = np.random.default_rng(5), 4
+    quality, shared = rng.normal(size=K), np.array([0.0, 0.0, 0.0, bias])
     L, b = np.zeros((3, K, K)), np.zeros((3, K))
-    for each, size in zip(range(3), (8.0, 60.0, 30.0), strict=True):
-        pull, weight = rng.normal(size=(K, K)), rng.uniform(0, size, (K, K))
-        weight = np.triu(weight, 1) + np.triu(weight, 1).T
+    for each, size in enumerate((3.0, 12.0, 8.0)):
+        weight = np.triu(rng.uniform(0, size / 2, (K, K)), 1)
+        weight += weight.T
         L[each] = np.diag(weight.sum(axis=1)) - weight
-        b[each] = (pull - pull.T).sum(axis=1) * size / 10
-    found = panel_posterior(L, b, np.zeros(2, np.int64))
-    one, eye = np.eye(3), np.eye(K)
-    judges = np.diag([0.0, 1.0, 1.0])
-    shared = np.outer([0, 1, 1], [0, 1, 1])
-    C = np.kron(np.ones((3, 3)) + s * shared + own * judges, eye)  # of y: r, r + u + w1, r + u + w2
-    whole = np.zeros((3 * K, 3 * K))
-    for each in range(3):
-        whole += np.kron(np.outer(one[each], one[each]), L[each])
-    sigma = C @ np.linalg.inv(np.eye(3 * K) + whole @ C)
-    centring = eye - 1 / K
-    mean, covariance = (sigma @ b.ravel())[:K], sigma[:K, :K]
-    np.testing.assert_allclose(found.mean, centring @ mean, atol=0.01)
-    np.testing.assert_allclose(found.covariance, centring @ covariance @ centring, atol=0.003)
-    bias = np.kron([0.0, s, s], eye) @ np.linalg.inv(C) @ sigma @ b.ravel()
-    np.testing.assert_allclose(found.bias[:, 0].mean(axis=0), centring @ bias, atol=0.01)
+        b[each] = L[each] @ (quality + shared * (each > 0) + rng.normal(0, 0.2, K))
+    mean, variance, biases = reference(L, b, 30_000)
+    found = panels.panel_posterior(L, b, np.zeros(2, np.int64))
+    np.testing.assert_allclose(found.mean, mean, atol=0.04)
+    np.testing.assert_allclose(np.diag(found.covariance), variance, rtol=0.1)
+    np.testing.assert_allclose(found.bias[:, 0].mean(axis=0), biases, atol=0.04)
 
 
 def test_sites_of_negative_precision_give_finite_scores():

@@ -158,7 +158,7 @@ class WorkerEstimate:
 
 
 class PanelEstimate(NamedTuple):
-    """Draws of the biases of panels (draw, panel, item) and of their sizes, in logits.
+    """Draws of the biases of panels (draw, panel, item), in logits.
 
     `votes` is the number of trusted votes, `worth` the number of trusted votes that all others are worth, and
     `information` the precision that one trusted vote adds to a difference of scores.
@@ -166,7 +166,6 @@ class PanelEstimate(NamedTuple):
 
     names: tuple[str, ...]
     bias: Vector
-    deviation: Vector
     votes: float
     worth: float
     information: float

@@ -263,12 +263,7 @@ def with_trusted_estimate(
     per_vote = float(np.trace(L[0])) / max(votes, 1.0)
     gain = (K - 1) * (1.0 / np.trace(found.covariance) - 1.0 / np.trace(found.alone))
     about = PanelEstimate(
-        panels.names,
-        found.bias * beta / size,
-        found.deviation * abs(beta) / size,
-        votes,
-        max(gain * (K - 1) / per_vote, 0.0),
-        0.5 * per_vote * size**2,
+        panels.names, found.bias * beta / size, votes, max(gain * (K - 1) / per_vote, 0.0), 0.5 * per_vote * size**2
     )
     scores = found.mean / size
     done = replace(

@@ -11,6 +11,7 @@ from crowdsift.numeric.distributions import half_width
 from crowdsift.results.scales import level_text
 from crowdsift.results.tables import Table
 from crowdsift.results.words import count, label, many
+from crowdsift.votes.panels import OTHERS
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
@@ -54,12 +55,13 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
     if found is None or table is None:  # in several dimensions panels have no biases
         return {"trusted": {**known, "panels": []}}
     tail = 0.5 - 0.5 * fitted.level
-    ends = np.quantile(found.deviation, [tail, 1.0 - tail], axis=0)
+    size = np.sqrt(np.mean(found.bias**2, axis=2))  # over items, of every draw
+    ends = np.quantile(size, [tail, 1.0 - tail], axis=0)
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
         {
             "panel": name,
-            "deviation": float(np.sqrt(np.mean(found.deviation[:, number] ** 2))),
+            "deviation": float(size[:, number].mean()),
             "lower": float(ends[0, number]),
             "upper": float(ends[1, number]),
             "items": [label(x) for x in table["item"][differs & (table["panel"] == name)]],
@@ -94,6 +96,8 @@ def panel_sentences(fit: Fit) -> list[str]:
         return []
     name, level = f"{about['column']}={' or '.join(about['values'])}", level_text(fit.level)
     lines = [f"Scores are those of {name} ({many(about['votes'], 'vote')})."]
+    if [each["panel"] for each in about["panels"]] == [OTHERS]:
+        lines.append(f"Every other {about['column']} has one judge, so all of them are taken as one panel, {OTHERS}.")
     for each in about["panels"]:
         own = biases["panel"] == each["panel"]
         bias = dict(zip(map(label, biases["item"][own]), biases["bias"][own], strict=True))

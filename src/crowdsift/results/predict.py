@@ -18,6 +18,7 @@ from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
 from crowdsift.results.query import as_list, is_sequence, keys_of, model_of, places_of, positions
+from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
 from crowdsift.votes.graph import pair_keys
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
@@ -68,7 +69,21 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
         _refuse_unknown(named, known, "worker", "a worker drawn from the crowd")
     single = not is_sequence(first) and not is_sequence(second) and n == 1
     ends = () if dimensions_of(fit) is None else (np.append(item_codes(fit), -1)[s] for s in (a, b))
-    return Question(padded[a] - padded[b], _in_context(fit, codes, a), single, *ends)
+    difference = padded[a] - padded[b] + _bias(fit, codes, a) - _bias(fit, codes, b)
+    return Question(difference, _in_context(fit, codes, a), single, *ends)
+
+
+def _bias(fit: Fit, worker: NDArray[np.integer], item: Codes) -> Values | float:
+    """Return the biases of the workers' panels for items (rows; -1: new), in units of scores."""
+    about, table = fit.summary.get("trusted"), fit.panel_biases
+    if not about or table is None:
+        return 0.0
+    rows = {panel["panel"]: row for row, panel in enumerate(about["panels"])}
+    # Panels of one judge each are one in the table. The last row is that of the trusted panel, and of anyone.
+    own = [-1 if name in about["values"] else rows.get(name, 0) for name in fit.worker_table["panel"]]
+    bias = np.zeros((len(rows) + 1, len(fit.labels) + 1))
+    bias[:-1, :-1] = table["bias"].astype(np.float64).reshape(len(rows), -1) / typical_reliability(fit)
+    return np.asarray(bias[np.append(own, -1)[worker], item])
 
 
 def dimensions_of(fit: Fit) -> DimensionEstimate | None:
@@ -128,7 +143,10 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.
     nobody = np.flatnonzero(query.worker < 0)
     apart, place = np.unique(query.difference[nobody], return_inverse=True)
     found = np.empty((3, len(apart)))
-    columns = [column[:n_workers] for column in draws]
+    voters = np.arange(n_workers)
+    if about := fit.summary.get("trusted"):
+        voters = np.flatnonzero(np.isin(fit.worker_table["panel"], about["values"]))
+    columns = [column[voters] for column in draws]
     step = max(_NUMBERS // np.broadcast(*columns).size, 1)
     for begin in range(0, len(apart), step):
         some = slice(begin, begin + step)
@@ -208,6 +226,7 @@ def vote_probability(fit: Fit, votes: Comparisons) -> Values:
     if fit.worker_table.height:
         own = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
     gap, known = scores[votes.first] - scores[votes.second], dimensions_of(fit)
+    gap = gap + _bias(fit, votes.worker_codes(), row[votes.first]) - _bias(fit, votes.worker_codes(), row[votes.second])
     if known is None:
         return np.asarray(model_of(fit).probability(gap, own), np.float64)
     return sigmoid(own * gap + known.offsets(votes.worker_codes(), votes.first, votes.second)[0])

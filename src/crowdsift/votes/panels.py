@@ -13,6 +13,7 @@ from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons, frozen
 
 MAX_JUDGES = 30  # judges with separate biases, those with most votes; the others share the bias of their panel
+OTHERS = "others"  # the panel of all judges if each would be a panel by itself
 
 
 class Panels(NamedTuple):
@@ -59,6 +60,8 @@ def in_panels(votes: Comparisons) -> PanelVotes:
     """Return the votes by panel and judge."""
     assert votes.panels is not None
     label, trusted = votes.panels.names(votes), votes.panels.is_trusted(votes)
+    if 1 < (~trusted).sum() == len(set(label[~trusted])):  # no judges to share a bias
+        label[~trusted] = OTHERS
     names = tuple(sorted(set(label[~trusted].tolist())))
     code = {name: number for number, name in enumerate(names)}
     judges = np.flatnonzero(~trusted)
