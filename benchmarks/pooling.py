@@ -224,7 +224,7 @@ def ppr(path: str, draws: int, counts: list[int]) -> None:
 
 
 # Scale of shared biases, that of judges as a share of it, degrees of freedom.
-STUDENT, GAUSSIAN = (2.0, 4.0, np.inf), (np.inf,)
+STUDENT, GAUSSIAN = [2.0, 4.0, 1e6], [1e6]
 GRID = [(scale, 0.5, STUDENT) for scale in (0.1, 0.2, 0.3, 0.5, 1.0)]
 GRID += [(0.3, 1.0, STUDENT), (0.3, 0.5, GAUSSIAN), (0.5, 0.5, GAUSSIAN)]
 CROWDS = [
@@ -271,7 +271,14 @@ def prior_scores(crowd: tuple[float, bool, int, int], seed: int) -> np.ndarray:
     scores = []
     for scale, ratio, freedom in GRID:
         work = 16.0 * judges * K**3  # for 16 chains
-        with mock.patch.multiple(panels, _SHARED=scale, _OWN=ratio * scale, _FREEDOM=np.array(freedom), _WORK=work):
+        with mock.patch.multiple(
+            panels,
+            _SHARED=scale,
+            _OWN=ratio * scale,
+            _FREEDOM=np.array(freedom),
+            _HEIGHT=panels._HEIGHT[-len(freedom) :],
+            _WORK=work,
+        ):
             mean, C, draws, _ = panels.panel_posterior(*sites)
         sd = np.sqrt(np.maximum(C[first, first] + C[second, second] - 2 * C[first, second], 0.0))
         d = unit * (mean[first] - mean[second] + nodes[:, None] * sd)

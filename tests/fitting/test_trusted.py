@@ -186,7 +186,7 @@ def reference(L: np.ndarray, b: np.ndarray, draws: int) -> tuple[np.ndarray, ...
     rng, (boards, K) = np.random.default_rng(1), b.shape
     sigma, own = (np.abs(rng.standard_cauchy((draws, n))) for n in (1, boards - 1))
     freedom = panels._FREEDOM[rng.integers(len(panels._FREEDOM), size=(draws, 1))]
-    df = np.broadcast_to(np.where(np.isfinite(freedom), freedom, 1e9), (draws, K))
+    df = np.broadcast_to(freedom, (draws, K))
     u = (panels._SHARED * sigma) ** 2 * df / rng.chisquare(df)
     c = np.ones((draws, boards))
     c[:, 1:] = np.maximum(rng.normal(1.0, panels._SLOPE, (draws, boards - 1)), 0.05)

@@ -2,15 +2,15 @@
 
 The trusted panel has the scores r ~ N(0, 1). A judge j of another panel p has y_j = c_j (r + u_p + w_j): u_p is the
 bias that the panel shares, w_j ~ N(0, s_j) that of the judge, and c_j corrects its reliability. u_p/σ_p has Student's t
-distribution. Its degrees of freedom are one of _FREEDOM, infinitely many for the Gaussian, equally probable before any
-votes: tails are as heavy as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All
+distribution with one of the degrees of freedom in _FREEDOM, all equally probable before any votes: tails are as heavy
+as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All
 variances are integrated over by Gibbs sampling in parallel chains; moments of r are averages of its exact conditional
 ones.
 """
 
 from __future__ import annotations
 
-from math import lgamma
+from math import lgamma, log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 # Priors for scores of variance 1: σ_p and √s_j are half-Cauchy of scale _SHARED and _OWN, and c ~ N(1, _SLOPE²).
-_SHARED, _OWN, _SLOPE, _FREEDOM = 0.5, 0.25, 0.5, np.array([2.0, 4.0, np.inf])
+_SHARED, _OWN, _SLOPE = 0.5, 0.25, 0.5
+_FREEDOM = np.array([2.0, 4.0, 1e6])  # the last for the Gaussian
+_HEIGHT = np.array([lgamma(0.5 * f + 0.5) - lgamma(0.5 * f) - 0.5 * log(0.5 * f) for f in _FREEDOM])  # of densities
 # sweeps before draws are kept; sweeps that are kept; most multiplications of one sweep
 _BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7
 
@@ -84,7 +86,7 @@ def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 
 
 def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[Vector, ...]:
     """Return mean, covariance and a draw of every Gaussian."""
-    covariance = np.linalg.inv(0.5 * (precision + precision.swapaxes(-1, -2)))
+    covariance = np.linalg.inv(precision)
     covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     mean = np.einsum("...ij,...j->...i", covariance, linear)
     noise = rng.normal(size=mean.shape)
@@ -101,16 +103,6 @@ def _variance(rng: np.random.Generator, before: Vector, squares: Vector, count: 
 def _spread(rng: np.random.Generator, squares: Vector) -> Vector:
     """Return draws of the variances of biases that make their panel's distribution Student's t."""
     # `squares` are (u/σ)². The degrees of freedom of a panel are drawn first, given the biases of all its items.
-    log = np.stack([_log_student(squares, f).sum(axis=-1) for f in _FREEDOM], axis=-1)
-    log -= np.log(rng.exponential(size=log.shape))  # the largest is a draw
-    f = _FREEDOM[log.argmax(axis=-1)][..., None]
-    df = np.where(np.isfinite(f), f, 1.0)
-    return np.where(np.isfinite(f), (df + squares) / rng.chisquare(df + 1.0, squares.shape), 1.0)
-
-
-def _log_student(squares: Vector, f: float) -> Vector:
-    """Return log densities of Student's t of `f` degrees of freedom, less those at infinity of 0."""
-    if np.isinf(f):
-        return -0.5 * squares
-    top = lgamma(0.5 * (f + 1.0)) - lgamma(0.5 * f) - 0.5 * np.log(0.5 * f)
-    return np.asarray(top - 0.5 * (f + 1.0) * np.log1p(squares / f))
+    density = (_HEIGHT - 0.5 * (_FREEDOM + 1.0) * np.log1p(squares[..., None] / _FREEDOM)).sum(axis=-2)
+    freedom = _FREEDOM[(density - np.log(rng.exponential(size=density.shape))).argmax(axis=-1)][..., None]
+    return np.asarray((freedom + squares) / rng.chisquare(freedom + 1.0, squares.shape))
