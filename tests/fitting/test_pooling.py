@@ -234,6 +234,12 @@ def test_pooling_that_would_be_ignored_is_refused(tmp_path, capsys, monkeypatch)
         crowdsift.fit(rows, "bt", by="topic", pooling="complete")
     with pytest.raises(RequestError, match="pooling must be auto, none or complete, not 'some'"):
         crowdsift.fit(rows, by="topic", pooling="some")
+    apart = {
+        **rows,
+        **{side: [f"{t}/{i}" for t, i in zip(rows["topic"], rows[side], strict=True)] for side in ("first", "second")},
+    }
+    with pytest.raises(RequestError, match="they share no items"):
+        crowdsift.fit(apart, by="topic", pooling="complete")
     path = tmp_path / "votes.json"
     records = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     path.write_text(json.dumps(records))

@@ -224,7 +224,13 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
     if not votes.by:
         raise RequestError("pooling (--pooling) is for contexts; name their column with --by (by=), or omit --pooling")
     if isinstance(model, Sift):
-        return replace(model, pooling=pooling)
+        model = replace(model, pooling=pooling)
+        if pooling == "complete" and model.boards(votes) is None:
+            raise RequestError(
+                "these contexts cannot be pooled (--pooling complete): they share no items or too many, or votes have "
+                "covariates, features or several dimensions; omit --pooling"
+            )
+        return model
     if pooling != "none":
         raise RequestError(
             f"{model.name} fits every context alone, so pooling={pooling!r} (--pooling) would be "

@@ -1,11 +1,10 @@
 """Trusted votes: the scores of one panel, learned from its votes and from biased panels.
 
-The trusted panel has the scores r ~ N(0, 1). A judge j of another panel p has y_j = c_j (r + u_p + w_j): u_p is the
-bias that the panel shares, w_j ~ N(0, s_j) that of the judge, and c_j corrects its reliability. u_p/σ_p has Student's t
+The trusted panel has the scores r ~ N(0, 1). A judge j of another panel p has y_j = c_j (r + u_p + w_j). The panel
+shares the bias u_p, the judge alone has w_j ~ N(0, s_j), and c_j corrects its reliability. u_p/σ_p has Student's t
 distribution with one of the degrees of freedom in _FREEDOM, all equally probable before any votes: tails are as heavy
-as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All
-variances are integrated over by Gibbs sampling in parallel chains; moments of r are averages of its exact conditional
-ones.
+as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All variances are integrated over by
+Gibbs sampling in parallel chains; moments of r are averages of its exact conditional ones.
 """
 
 from __future__ import annotations
