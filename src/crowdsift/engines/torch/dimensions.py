@@ -353,6 +353,11 @@ def _sizes(device: torch.device, rows: int, groups: int, wide: int) -> tuple[int
     return triton.cdiv(groups, W), {"P": wide, "W": W, "B": B}
 
 
+def _shape(x: Tensor, C: Tensor, E: int) -> dict[str, Any]:
+    """Return what kernels are compiled for: the dimensions, the weights of a worker, and the kind of covariance."""
+    return {"D": x.shape[1], "E": E, "DENSE": C.dim() == 2}
+
+
 class VoteSlopes(NamedTuple):
     """The value of every vote, and its slope and curvature in z."""
 
@@ -489,58 +494,23 @@ class TorchDimensions:
         votes.counter.passes += 1
         room = VoteSlopes(a.new_empty(count), *(a.new_empty(count, dtype=torch.float32) for _ in range(2)))
         block = min(triton.next_power_of_2(max(count, 1)), 1 << 20) if votes.device.type == "cpu" else _BLOCK
-        _by_vote[(triton.cdiv(count, block),)](
-            votes.first,
-            votes.second,
-            votes.worker,
-            votes.y,
-            self.weights(part),
-            self.everyone if marked is None else marked,
-            width,
-            x,
-            C,
-            a,
-            a if M is None else M,
-            *room,
-            count,
-            self.voters,
-            x.numel(),
-            caution,
-            D=x.shape[1],
-            E=a.shape[1],
-            DENSE=C.dim() == 2,
-            TIES=ties,
-            KIND=kind,
-            SMOOTHING=float(LOGISTIC_SMOOTHING),
-            B=block,
-        )
+        of_votes = *votes.columns[:4], self.weights(part), self.everyone if marked is None else marked, width
+        numbers = x, C, a, a if M is None else M, *room, count, self.voters, x.numel(), caution
+        chosen = {"TIES": ties, "KIND": kind, "SMOOTHING": float(LOGISTIC_SMOOTHING), "B": block}
+        _by_vote[(triton.cdiv(count, block),)](*of_votes, *numbers, **_shape(x, C, a.shape[1]), **chosen)
         return room
 
     def by_worker(
         self, at: VoteSlopes, x: Tensor, C: Tensor, E: int, spread: bool, marked: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return sums of values, gradients and curvatures in the weights of their worker."""
-        S, D = self.votes.n_workers, x.shape[1]
+        S = self.votes.n_workers
         sums = x.new_zeros(S), x.new_zeros(S, E), x.new_zeros(S, E, E)
         programs, sizes = _sizes(self.votes.device, len(self.votes), S, triton.next_power_of_2(E))
-        _by_worker[(programs,)](
-            self.votes.first,
-            self.votes.second,
-            self.votes.offsets,
-            self.everyone if marked is None else marked,
-            *at,
-            x,
-            C,
-            *sums,
-            S,
-            self.voters,
-            x.numel(),
-            D=D,
-            E=E,
-            DENSE=C.dim() == 2,
-            SPREAD=spread,
-            **sizes,
-        )
+        marked = self.everyone if marked is None else marked
+        given = self.votes.first, self.votes.second, self.votes.offsets, marked, *at, x, C
+        counts = S, self.voters, x.numel()
+        _by_worker[(programs,)](*given, *sums, *counts, **_shape(x, C, E), SPREAD=spread, **sizes)
         return sums
 
     def by_item(
@@ -551,23 +521,9 @@ class TorchDimensions:
         out = M.new_zeros(count, D)
         blocks = M.new_zeros(count if v is None else 0, D, D)
         programs, sizes = _sizes(self.votes.device, len(groups.order), count, triton.next_power_of_2(D))
-        _by_item[(programs,)](
-            *groups,
-            at.slopes,
-            at.bends,
-            a,
-            M,
-            out if v is None else v.contiguous(),
-            out,
-            blocks,
-            count,
-            len(self.votes),
-            self.voters,
-            D=D,
-            E=a.shape[1],
-            PRODUCT=v is not None,
-            **sizes,
-        )
+        given = *groups, at.slopes, at.bends, a, M, out if v is None else v.contiguous()
+        counts = count, len(self.votes), self.voters
+        _by_item[(programs,)](*given, out, blocks, *counts, D=D, E=a.shape[1], PRODUCT=v is not None, **sizes)
         return out, blocks
 
     def items(self) -> Groups:

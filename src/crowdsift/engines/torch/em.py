@@ -258,40 +258,15 @@ class _MStep:
 
     def _start(self) -> None:
         at, votes, index = self._at, self._votes, self._at.entries
-        _items[(len(at.x),)](
-            *index,
-            votes.worker,
-            votes.y,
-            votes.n,
-            self._omega,
-            self._slopes,
-            at.x,
-            at.rhs,
-            at.weight,
-            at.diagonal,
-            at.inverse,
-            at.residual,
-            at.state,
-            B=index.block,
-            num_warps=1,
-        )
+        of_votes = *votes.columns[2:], self._omega, self._slopes
+        _items[(len(at.x),)](*index, *of_votes, *at.system, B=index.block, num_warps=1)
         begin_solve(at)
 
     def _finish(self) -> None:
         at, votes = self._at, self._votes
         _centre[(1,)](at.x, at.state, self._found, len(at.x), B=4096, num_warps=16)
-        _regress[(votes.n_workers,)](
-            votes.offsets,
-            votes.first,
-            votes.second,
-            votes.y,
-            votes.n,
-            self._omega,
-            at.x,
-            self._slopes,
-            at.state[_RIDGE:],
-            B=_BLOCK,
-        )
+        ridge = at.state[_RIDGE:]
+        _regress[(votes.n_workers,)](*votes.by_worker, self._omega, at.x, self._slopes, ridge, B=_BLOCK)
 
 
 def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,29 +275,14 @@ def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tenso
     count = triton.cdiv(len(votes), _VOTES)
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)
     if count:
-        _e_step[(count,)](
-            votes.first,
-            votes.second,
-            votes.worker,
-            votes.y,
-            votes.n,
-            scores,
-            slopes,
-            omega,
-            parts[0],
-            parts[1],
-            len(votes),
-            B=_VOTES,
-        )
+        _e_step[(count,)](*votes.columns, scores, slopes, omega, *parts, len(votes), B=_VOTES)
     return omega, parts.sum(dim=1)
 
 
 def _regressed(votes: VoteTensors, omega: Tensor, scores: Tensor, ridge: float) -> Tensor:
     slopes = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
     exact = torch.full((1,), ridge, dtype=torch.float64, device=votes.device)  # not rounded
-    _regress[(votes.n_workers,)](
-        votes.offsets, votes.first, votes.second, votes.y, votes.n, omega, scores, slopes, exact, B=_BLOCK
-    )
+    _regress[(votes.n_workers,)](*votes.by_worker, omega, scores, slopes, exact, B=_BLOCK)
     return slopes
 
 
@@ -331,18 +291,6 @@ def _item_system(votes: VoteTensors, omega: Tensor, slopes: Tensor) -> tuple[Ten
     weight = torch.empty_like(omega)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
     if len(votes):
-        _system[(triton.cdiv(len(votes), _BLOCK),)](
-            votes.first,
-            votes.second,
-            votes.worker,
-            votes.y,
-            votes.n,
-            omega,
-            slopes,
-            scale.up,
-            weight,
-            sums,
-            len(votes),
-            B=_BLOCK,
-        )
+        programs = (triton.cdiv(len(votes), _BLOCK),)
+        _system[programs](*votes.columns, omega, slopes, scale.up, weight, sums, len(votes), B=_BLOCK)
     return weight, scale.values(sums)

@@ -236,20 +236,8 @@ def _settled(votes: VoteTensors, scores: Tensor, start: Tensor, prior: SlopePrio
     """Return every slope at its optimum, and the curvature there, prior included."""
     slopes, curvature = torch.empty_like(start), torch.empty_like(start)
     exact = votes.numbers([prior.mean, prior.precision, prior.last_step])  # not rounded
-    _settle[(votes.n_workers,)](
-        votes.offsets,
-        votes.first,
-        votes.second,
-        votes.y,
-        votes.n,
-        scores,
-        start,
-        exact,
-        slopes,
-        curvature,
-        MOST=_MAX_STEPS,
-        B=_BLOCK,
-    )
+    given = *votes.by_worker, scores, start, exact
+    _settle[(votes.n_workers,)](*given, slopes, curvature, MOST=_MAX_STEPS, B=_BLOCK)
     return slopes, curvature
 
 
@@ -258,22 +246,7 @@ def _derivatives(votes: VoteTensors, scores: Tensor, slopes: Tensor, a: Tensor, 
     parts = [torch.zeros(count, dtype=torch.float64, device=votes.device) for _ in range(3)]
     scale = FixedPoint(votes.heaviest * slopes.abs().max(), votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
-    _derive[(count,)](
-        votes.first,
-        votes.second,
-        votes.worker,
-        votes.y,
-        votes.n,
-        scores,
-        slopes,
-        scale.up,
-        sums,
-        a,
-        b,
-        *parts,
-        len(votes),
-        B=_VOTES,
-    )
+    _derive[(count,)](*votes.columns, scores, slopes, scale.up, sums, a, b, *parts, len(votes), B=_VOTES)
     return _Derivatives(parts[0].sum(), scale.values(sums), parts[1].max(), parts[2].max())
 
 

@@ -159,21 +159,8 @@ class PairMessages:
             for sweep in range(done, goal):
                 down = scale.down if sweep else before
                 _items[items](diagonal, self._sums, down, precision, found, sweep, n, LAST=False, B=_BLOCK)
-                _sweep[grid](
-                    *self._ends,
-                    weight,
-                    *self._to,
-                    precision,
-                    diagonal,
-                    bound,
-                    scale.up,
-                    self._sums,
-                    found,
-                    sweep,
-                    pairs,
-                    settled,
-                    B=_BLOCK,
-                )
+                numbers = precision, diagonal, bound, scale.up, self._sums, found, sweep, pairs, settled
+                _sweep[grid](*self._ends, weight, *self._to, *numbers, B=_BLOCK)
             values = found.tolist()
             moved, wrong = values[0 : 2 * goal : 2], values[1 : 2 * goal : 2]
             done = goal

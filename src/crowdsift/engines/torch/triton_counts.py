@@ -176,19 +176,8 @@ def _launch_counts(
     size: int,
 ) -> None:
     programs, wide = _programs(shape[0]), triton.next_power_of_2(shape[1])
-    _counts[(programs,)](
-        *matrices,
-        prior,
-        workers,
-        partial,
-        shape[0],
-        triton.cdiv(shape[0], programs),
-        shape[1],
-        n_regular,
-        size,
-        W=max(_NUMBERS // wide, 1),
-        T=wide,
-    )
+    counts = shape[0], triton.cdiv(shape[0], programs), shape[1], n_regular, size
+    _counts[(programs,)](*matrices, prior, workers, partial, *counts, W=max(_NUMBERS // wide, 1), T=wide)
 
 
 class TypeMatrices:
@@ -205,34 +194,12 @@ class TypeMatrices:
 
     def _fill(self) -> None:
         messages, tops, low, high, levels, cells = self._of
-        same, above, below = self._matrices
-        half = len(levels)
-        _relative[(self._shape[0],)](
-            messages,
-            tops,
-            same,
-            above,
-            below,
-            low,
-            self._shape[1],
-            self._n_regular,
-            T=triton.next_power_of_2(self._shape[1]),
-        )
+        half, (workers, n_types) = len(levels), self._shape
+        given = messages, tops, *self._matrices, low
+        _relative[(workers,)](*given, n_types, self._n_regular, T=triton.next_power_of_2(n_types))
         if half > 1:
-            _share_out[(self._before_gold, self._widths)](
-                messages,
-                tops,
-                same,
-                above,
-                below,
-                low,
-                high,
-                levels,
-                cells,
-                self._shape[1],
-                half,
-                H=triton.next_power_of_2(half + 1),
-            )
+            wide = triton.next_power_of_2(half + 1)
+            _share_out[(self._before_gold, self._widths)](*given, high, levels, cells, n_types, half, H=wide)
         if self._room is not None:
             self._room.take(self)
 

@@ -542,19 +542,9 @@ class GridPasses:
         blocks = triton.cdiv(len(rows), _BLOCK)
         logs = torch.empty(blocks, dtype=torch.float64, device=device)
         self._votes, self._cavity = self._of(state), (*two, *more)
-        _cavities[(blocks,)](
-            rows.worker,
-            rows.n,
-            *self._votes,
-            marked.view(torch.int8),
-            *self._cavity,
-            logs,
-            len(rows),
-            self._before_gold,
-            FAMILY=family,
-            LEAST=_LEAST,
-            B=_BLOCK,
-        )
+        given = rows.worker, rows.n, *self._votes, marked.view(torch.int8)
+        counts, chosen = (len(rows), self._before_gold), {"FAMILY": family, "LEAST": _LEAST, "B": _BLOCK}
+        _cavities[(blocks,)](*given, *self._cavity, logs, *counts, **chosen)
         self._launch_messages(out)
         if chunks.most == 1 and len(chunks.worker) == workers:
             return out, logs.sum()
@@ -575,50 +565,17 @@ class GridPasses:
         new = NewSites(*(torch.empty_like(x) for x in old))
         if not self._shape[0]:
             return new
+        where, counts = (chunks.worker, chunks.begin, chunks.end), (self._shape[1], self._half)
         if self._reliability_only:
-            _reliability_moments[(self._shape[0],)](
-                chunks.worker,
-                chunks.begin,
-                chunks.end,
-                *self._cavity[:2],
-                *self._grid[:3],
-                mass,
-                new.tau,
-                new.nu,
-                self._shape[1],
-                self._half,
-                **self._reliability_flags(),
-            )
+            given = *where, *self._cavity[:2], *self._grid[:3], mass
+            _reliability_moments[(self._shape[0],)](*given, *new[:2], *counts, **self._reliability_flags())
         else:
-            _moments[(self._shape[0],)](
-                chunks.worker,
-                chunks.begin,
-                chunks.end,
-                rows.kind,
-                *self._cavity,
-                *self._grid,
-                mass,
-                among,
-                *new,
-                self._shape[1],
-                self._half,
-                self._before_gold,
-                **self._flags,
-            )
+            given = *where, rows.kind, *self._cavity, *self._grid, mass, among
+            _moments[(self._shape[0],)](*given, *new, *counts, self._before_gold, **self._flags)
         part = torch.full((1,), damping, dtype=torch.float64, device=mass.device)
-        _update[(triton.cdiv(len(rows), _BLOCK),)](
-            rows.worker,
-            *self._votes,
-            marked.view(torch.int8),
-            part,
-            *new,
-            len(rows),
-            self._before_gold,
-            CLIP=clip,
-            FAMILY=self._flags["FAMILY"],
-            LEAST=_LEAST,
-            B=_BLOCK,
-        )
+        given = rows.worker, *self._votes, marked.view(torch.int8), part
+        chosen = {"CLIP": clip, "FAMILY": self._flags["FAMILY"], "LEAST": _LEAST, "B": _BLOCK}
+        _update[(triton.cdiv(len(rows), _BLOCK),)](*given, *new, len(rows), self._before_gold, **chosen)
         return new
 
     def _launch_messages(self, out: Tensor) -> None:

@@ -171,6 +171,11 @@ class Problem(NamedTuple):
     weight: Tensor
     state: Tensor
 
+    @property
+    def system(self) -> tuple[Tensor, ...]:
+        """What kernels that build a system write, and the state."""
+        return self.x, self.rhs, self.weight, self.diagonal, self.inverse, self.residual, self.state
+
     @staticmethod
     def over(index: ItemIndex) -> Problem:
         """Return buffers for systems with these entries."""
@@ -187,21 +192,8 @@ def begin_solve(at: Problem) -> None:
 def gather_weights(at: Problem, pair_weight: Tensor) -> None:
     """Compute entries from the weights of pairs, and the residual at x."""
     index = at.entries
-    _gather[(len(at.x),)](
-        index.offsets,
-        index.pair,
-        index.other,
-        pair_weight,
-        at.x,
-        at.rhs,
-        at.weight,
-        at.diagonal,
-        at.inverse,
-        at.residual,
-        at.state,
-        B=index.block,
-        num_warps=1,
-    )
+    given = index.offsets, index.pair, index.other, pair_weight
+    _gather[(len(at.x),)](*given, *at.system, B=index.block, num_warps=1)
 
 
 def one_step(at: Problem) -> None:

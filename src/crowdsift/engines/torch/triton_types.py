@@ -202,27 +202,11 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
     given = None if family is None else torch.empty_like(q)
     logs, tops, shares = (empty(workers) for _ in range(3))
     _, place, _, _, regular = types.single_points()
-    _posterior[(workers,)](
-        types.messages,
-        logs if family is None else family,
-        types.low,
-        types.high,
-        prior,
-        levels,
-        types.cells(),
-        place,
-        regular,
-        q,
-        q if given is None else given,
-        logs,
-        tops,
-        shares,
-        count,
-        len(levels),
-        types.before_gold,
-        FAMILY=family is not None,
-        T=triton.next_power_of_2(count),
-    )
+    messages = types.messages, logs if family is None else family
+    grid = types.low, types.high, prior, levels, types.cells(), place, regular
+    out = q, q if given is None else given, logs, tops, shares
+    counts, wide = (count, len(levels), types.before_gold), triton.next_power_of_2(count)
+    _posterior[(workers,)](*messages, *grid, *out, *counts, FAMILY=family is not None, T=wide)
     return Posterior(q, given, logs, tops, shares)
 
 
@@ -232,22 +216,9 @@ def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> 
     changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
     half = len(types.levels)
     if types.before_gold:
-        _refine[(types.before_gold,)](
-            types.messages,
-            tops,
-            types.low,
-            types.high,
-            types.levels,
-            low,
-            high,
-            changed,
-            types.messages.shape[1],
-            half,
-            len(types.shape.widths),
-            NARROW=constants[0],
-            SPAN=constants[1],
-            SLACK=constants[2],
-            H=triton.next_power_of_2(half),
-        )
+        given = types.messages, tops, types.low, types.high, types.levels
+        counts = types.messages.shape[1], half, len(types.shape.widths)
+        chosen = {**dict(zip(("NARROW", "SPAN", "SLACK"), constants, strict=True)), "H": triton.next_power_of_2(half)}
+        _refine[(types.before_gold,)](*given, low, high, changed, *counts, **chosen)
     types.set_ends(low, high)
     return changed.sum()

@@ -71,6 +71,16 @@ class VoteTensors(CountedVotes):
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """What kernels over votes take first: items, worker, outcome and weight of every vote."""
+        return self.first, self.second, self.worker, self.y, self.n
+
+    @property
+    def by_worker(self) -> tuple[Tensor, ...]:
+        """What kernels over workers take first: where the votes of each begin, and its votes."""
+        return self.offsets, self.first, self.second, self.y, self.n
+
     def _refuse_codes(self) -> None:
         """Raise an error for codes out of range, which would read other memory and crash the process on a GPU."""
         for codes in (self.first, self.second):
