@@ -84,7 +84,7 @@ CALLS = {
     ),
     "a matrix of no feature": (
         lambda: featured().score({"item": ["n"], "y": np.zeros((1, 2))}),
-        "no column 'x', which the fit has as a feature",
+        "no column 'x' for the feature 'x'",
     ),
     "a truth of nothing": (
         lambda: crowdsift.evaluate(crowdsift.read(frame()), {"item": ["a"], "score": [None]}, "bt"),

@@ -186,7 +186,7 @@ def test_workers_who_differ_by_context_are_found_and_predicted_better():
 
 def test_workers_who_do_not_differ_are_fitted_as_before():
     votes = draw_votes(0.0, 0.0, seed=8)
-    fits = [crowdsift.fit(votes, Sift(contexts=x), Resources(threads=1)) for x in (True, False)]
+    fits = [crowdsift.fit(votes, Sift(contexts=x), threads=1) for x in (True, False)]
     assert fits[0].summary["context_spread"] == 0.0
     for name in ("score", "lower", "upper"):
         np.testing.assert_array_equal(fits[0].items[name], fits[1].items[name])
@@ -325,7 +325,7 @@ def test_a_worker_of_two_kinds_breaks_nothing():
 
 def test_passes_of_a_trial_that_is_dropped_are_counted():
     votes = draw_votes(0.0, 0.0, seed=8)
-    tried, same = (crowdsift.fit(votes, Sift(contexts=x), Resources(threads=1)).summary for x in (True, False))
+    tried, same = (crowdsift.fit(votes, Sift(contexts=x), threads=1).summary for x in (True, False))
     assert tried["context_spread"] == 0.0
     assert tried["passes"] > same["passes"]
     assert tried["iterations"] == same["iterations"]
