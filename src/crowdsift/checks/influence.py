@@ -1,12 +1,8 @@
 """Effects of single votes, and of whole workers, on the difference of two scores.
 
-¶ Scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed: for
+Scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed: for
 `bt` this is exact, for other methods close. Removing a vote moves them by a Newton step; one solve with the Hessian
 gives these steps for all votes.
-
-The scores are taken as the maximum of Σ w log σ(β (r_f - r_s)) - ½λ‖r‖² with the slopes β of the workers held fixed:
-`bt` is just this, other methods are close to it. Removing a vote moves them by a Newton step that one solve with the
-Hessian gives for all votes at once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """One file of votes read by DuckDB: find it, inspect it, scan it by SQL, load it.
 
-¶ DuckDB gets a link in a private folder instead of the file's path. So neither patterns ([, ?, *), nor names that are
+DuckDB gets a link in a private folder instead of the file's path. So neither patterns ([, ?, *), nor names that are
 not UTF-8, nor folders such as weight=5/ have a special meaning.
-
-DuckDB is given a link in a folder of ours instead of the file's own path. So neither patterns ([, ?, *) nor names that
-are not UTF-8 nor folders such as weight=5/ can mean anything to it.
 """
 
 import glob

@@ -493,9 +493,7 @@ def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
 class Answers:
     """The outcome for the left item of every row, NaN if the answer names neither side.
 
-    ¶ `grade` is by how much the side is better (1, 2; 0 for a tie), None if no answer has one.
-
-    `grade` says by how much the side is better (1, 2; 0 for a tie), None if no answer says it.
+    `grade` is by how much the side is better (1, 2; 0 for a tie), None if no answer has one.
     """
 
     outcome: NDArray[np.float32]

@@ -1,12 +1,8 @@
 """The exact posterior of a difference given the votes on its own pair.
 
-¶ If all votes on a pair agree, the posterior is skewed, with a thin tail on the other side. The other votes imply a
+If all votes on a pair agree, the posterior is skewed, with a thin tail on the other side. The other votes imply a
 cavity distribution of the difference d that is nearly a Gaussian N(m, v). Multiplied by the likelihoods of the pair's
 own votes it is a posterior in one dimension, which is integrated here.
-
-Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the other votes imply for a
-difference d, its cavity distribution, is near a Gaussian N(m, v); times the likelihoods of the pair's own votes it is a
-posterior in one dimension, which is integrated here.
 """
 
 from __future__ import annotations

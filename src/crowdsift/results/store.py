@@ -1,14 +1,9 @@
 """Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
-¶ `summary.json` names its files with size and checksum, and only those are read; it also has a checksum of itself.
+`summary.json` names its files with size and checksum, and only those are read; it also has a checksum of itself.
 `check_summary` finds values that no fit writes, before they cause an error elsewhere. With the votes and the posterior,
 which are saved up to 2 million rows each, a loaded fit gives the same answers as the one in memory. Codes refer to the
 sorted labels.
-
-`summary.json` names the files that belong to it with size and checksum; only those are read. It also has a checksum of
-itself. `check_summary` finds values that no fit writes, before they cause an error far from the file. With the votes
-and the posterior, which are kept up to 2 million each, a loaded fit answers as the one in memory does. Codes are those
-of the labels in their order.
 """
 
 from __future__ import annotations

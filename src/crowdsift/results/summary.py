@@ -39,9 +39,6 @@ _AS_PAIRS = (
 class Separation(NamedTuple):
     """How far the differences of scores exceed their errors.
 
-    ¶ `ratio` G is the true standard deviation of scores in units of their error, `reliability` G²/(1 + G²) the share of
-    the variance that is true.
-
     `ratio` G is the true standard deviation of scores in units of their error, `reliability` G²/(1 + G²) the share of
     the variance that is true.
     """

@@ -1,7 +1,4 @@
-"""Figures in words, the same everywhere in a report. ¶ Halves are rounded up, not to even, as in the page's script.
-
-Halves are rounded up, not to even, because the page's script does so too.
-"""
+"""Figures in words, the same everywhere in a report. Halves are rounded up, not to even, as in the page's script."""
 
 from __future__ import annotations
 

@@ -36,11 +36,8 @@ def is_pseudonym(label: Any) -> bool:
 class Hiding:
     """How workers are hidden.
 
-    ¶ `key`: the secret; empty if there is none, None if it is unknown; `check`: a digest that identifies the key of an
+    `key`: the secret; empty if there is none, None if it is unknown; `check`: a digest that identifies the key of an
     earlier fit; empty without a key.
-
-    `key`: the secret; empty where there is none, None where it is not known; `check`: a digest by which the key of an
-    earlier fit is recognised; empty without a key.
     """
 
     key: bytes | None = b""

@@ -1,11 +1,8 @@
 """Continue an earlier run with more votes, and keep sites for a later run.
 
-¶ Whether workers have side biases, and pairs an effect, was decided for the earlier votes. Near the threshold new votes
+Whether workers have side biases, and pairs an effect, was decided for the earlier votes. Near the threshold new votes
 may change the decision, and the result must equal that of a run from the beginning. So decisions by evidence are made
 again.
-
-Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit new votes may decide
-otherwise, and the answer must be that of a run from nothing. So decisions by evidence are made again.
 """
 
 from __future__ import annotations
