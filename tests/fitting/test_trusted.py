@@ -259,6 +259,24 @@ def test_gold_is_not_counted_and_one_number_settles_first_place():
     assert len([line for line in fit.panel_sentences if "more votes of panel=human" in line]) == 1
 
 
+def test_trusted_workers_who_answer_at_random_do_not_settle_the_sign():
+    """Four careful people with 60 votes each among six who answer at random with 150: the median of all is noise."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        quality = np.sort(rng.normal(size=10))[::-1]
+        beta = np.repeat([2.5, 0.0, 2.0], [4, 6, 4])
+        who = np.repeat(np.arange(14), np.repeat([60, 150, 60], [4, 6, 4]))
+        one = rng.integers(10, size=len(who))
+        two = (one + rng.integers(1, 10, len(who))) % 10
+        won = rng.random(len(who)) < 1 / (1 + np.exp(-beta[who] * (quality[one] - quality[two])))
+        rows = {"first": one, "second": two, "outcome": won.astype(float), "worker": who}
+        rows["panel"] = np.where(who < 10, "human", "llm")
+        for gold in (None, {"winner": [0], "loser": [9]}):
+            fit = crowdsift.fit(rows, trusted={"panel": "human"}, gold=gold, dimensions=1)
+            assert np.corrcoef(fit.scores_of(range(10)), quality)[0, 1] > 0.5
+            assert not (fit.workers["verdict"] == "adversarial").any()
+
+
 def test_judges_beyond_the_limit_share_their_panel(monkeypatch):
     monkeypatch.setattr("crowdsift.votes.panels.MAX_JUDGES", 1)
     rows, _ = drawn_panel(people=50)

@@ -10,11 +10,12 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, PanelEstimate, WorkerEstimate, mirror, weighted_median
+from crowdsift.models.base import Estimate, PanelEstimate, WorkerEstimate, mirror, sign_support, weighted_median
 from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric.distributions import quantile_distribution
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.solvers.ep.search import null_evidence
 from crowdsift.solvers.ep.summaries import chosen_types, summarise, typical_reliability
@@ -241,7 +242,8 @@ def with_trusted_estimate(
     model: Model, estimate: Estimate, run: Propagation, panels: PanelVotes, whole: Engine, size: float
 ) -> Estimate:
     """Convert the estimate of a run by panel and judge to the scores of the trusted panel."""
-    # The trusted workers determine the sign, and their typical reliability is the unit of biases.
+    # Gold, or else the informative ones of the trusted workers determine the sign; the typical reliability of the
+    # trusted workers is the unit of biases.
     from crowdsift.solvers.ep.panels import panel_posterior
 
     K, boards = whole.facts.n_items, len(panels.panel) + 1
@@ -253,9 +255,13 @@ def with_trusted_estimate(
     np.add.at(b, (panels.board, panels.item), run.system.rhs)
     found = panel_posterior(L, b, panels.panel)
     trusted = panels.trusted[: len(whole.facts.loads)]
-    loads, reliability = whole.facts.loads[trusted], estimate.workers.reliability
-    assert reliability is not None
-    beta = weighted_median(reliability[: len(trusted)][trusted], loads)
+    loads, workers = whole.facts.loads[trusted], estimate.workers
+    assert workers.reliability is not None
+    assert workers.quantiles is not None
+    own = workers.reliability[: len(trusted)][trusted]
+    support = sign_support(own, quantile_distribution(workers.quantiles[: len(trusted)][trusted]), loads)
+    opposed = support.log_odds < 0.0 and not whole.facts.n_gold
+    beta = abs(weighted_median(own, loads)) * (-1.0 if opposed else 1.0)
     component, votes = whole.facts.component, float(loads.sum())
     sd, precision = _centred(
         [(own, found.covariance[np.ix_(own, own)]) for own in _by_component(component)], component, size
@@ -277,7 +283,7 @@ def with_trusted_estimate(
         sites=None,
         panels=about,
     )
-    return mirror(model, done) if beta < 0.0 else done
+    return mirror(model, done) if opposed else done
 
 
 def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:

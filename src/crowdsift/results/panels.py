@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.scales import level_text
 from crowdsift.results.tables import Table
-from crowdsift.results.words import count, label, many
+from crowdsift.results.words import count, interval_text, label, many
 from crowdsift.votes.panels import OTHERS
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def panel_sentences(fit: Fit) -> list[str]:
         more = f" and {count(len(most) - _SHOWN)} more" if len(most) > _SHOWN else ""
         lines.append(
             f"{about['column']}={each['panel']} is off by {each['deviation']:.2f} logits per item "
-            f"({level} interval {each['lower']:.2f} to {each['upper']:.2f}), "
+            f"({level} interval {interval_text(each['lower'], each['upper'])}), "
             + (f"clearly for {named}{more}." if named else "but clearly for no single item.")
         )
     worth = f"{count(round(about['worth']))}" if about["worth"] >= 1.0 else "hardly any"

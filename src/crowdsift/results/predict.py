@@ -82,7 +82,7 @@ def _bias(fit: Fit, worker: NDArray[np.integer], item: Codes) -> Values | float:
     # Panels of one judge each are one in the table. The last row is that of the trusted panel, and of anyone.
     own = [-1 if name in about["values"] else rows.get(name, 0) for name in fit.worker_table["panel"]]
     bias = np.zeros((len(rows) + 1, len(fit.labels) + 1))
-    bias[:-1, :-1] = table["bias"].astype(np.float64).reshape(len(rows), -1) / typical_reliability(fit)
+    bias[:-1, :-1] = table["bias"].astype(np.float64).reshape(len(rows), -1) / abs(typical_reliability(fit))
     return np.asarray(bias[np.append(own, -1)[worker], item])
 
 
