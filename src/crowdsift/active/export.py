@@ -276,7 +276,7 @@ def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
 
 
 def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -> str:
-    """Return the kind of the file; raise an error for a wrong request before any work."""
+    """Return the kind of file to write; raise an error for a wrong request before any work."""
     if to not in ("plain", "trl"):
         raise RequestError(f"to must be 'plain' or 'trl', not {to!r}")
     if flip not in _FLIPS:
@@ -339,7 +339,7 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
 
 
 def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
-    """Raise an error for a file that now gives votes other than those of the fit."""
+    """Raise an error if the file no longer has the votes of the fit."""
     weight = len(coded.first) if coded.weight is None else float(np.sum(coded.weight, dtype=float))
     votes = float(fit.summary["votes"])
     if not np.isclose(weight, votes, rtol=1e-4):
@@ -356,8 +356,8 @@ _BLOCK = 1 << 20  # rows processed at a time
 class VoteLabels(NamedTuple):
     """Labels of votes, for the item that is more probably better over the other.
 
-    `against` marks votes for the second item, `turned` those for the item that is less probably better; `surer` is the
-    probability of the other item.
+    `against` marks votes for the second item, `turned` votes for the item that is less probably better; `surer` is the
+    probability that the other item is better.
     """
 
     surer: NDArray[np.float64]

@@ -116,7 +116,7 @@ def copying(fit: Fit) -> Copying:
 
 
 def _cells(fit: Fit, votes: Comparisons) -> Cells:
-    """Return the votes by pair of items and worker, with what the fit and a worker's lean to a side imply of them."""
+    """Return the votes by pair of items and worker, with their probabilities by the fit and the worker's side bias."""
     p, who = np.clip(vote_probability(fit, votes), SLIP, 1.0 - SLIP), votes.worker_codes().astype(np.int64)
     logit, error, lean = np.log(p / (1.0 - p)), np.zeros(len(p)), np.zeros(votes.n_workers)
     known, variance = fit.posterior, None

@@ -83,7 +83,7 @@ class ScoreModel:
         return scores
 
     def without(self, scores: Vector, weight: Vector, rows: NDArray[np.int64], hessian: Vector) -> Vector:
-        """Return the scores after one Newton step without these rows; `hessian` is that of all."""
+        """Return the scores after one Newton step without these rows; `hessian` belongs to all rows."""
         part = ScoreModel(self.first[rows], self.second[rows], self.outcome[rows], self.slope[rows], self.n_items, 0.0)
         gradient, curvature = part.derivatives(scores, weight[rows])
         return np.asarray(scores - np.linalg.solve(hessian - curvature, gradient))

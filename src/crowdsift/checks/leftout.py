@@ -46,7 +46,7 @@ class Calibration:
 
     @property
     def gap(self) -> float:
-        """Return the mean distance between predicted and observed shares, beyond that of chance."""
+        """Return the mean distance between predicted and observed shares, less the distance expected by chance."""
         # A bin of n votes with probability p differs by √(2p(1-p)/(πn)) on average even if every probability is right.
         chance = np.sqrt(2.0 * self.predicted * (1.0 - self.predicted) / (np.pi * self.votes))
         beyond = np.abs(self.observed - self.predicted) - chance

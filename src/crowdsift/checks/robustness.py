@@ -238,7 +238,7 @@ class _Search:
         return _CHEAP if self.fit.method == "bt" else _REFITS
 
     def _gap(self, above: int, below: int) -> float:
-        """Return the difference between the method's own gap of scores and that of its approximation."""
+        """Return by how much the gap of two scores in the fit differs from their gap in the approximation."""
         own = self.score[above] - self.score[below]
         return float(own - (self.base[above] - self.base[below]))
 

@@ -1,4 +1,4 @@
-"""`crowdsift ask` and `crowdsift plan`."""
+"""The commands `crowdsift ask` and `crowdsift plan`."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""`crowdsift evaluate`."""
+"""The command `crowdsift evaluate`."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""`crowdsift export`."""
+"""The command `crowdsift export`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

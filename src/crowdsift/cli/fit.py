@@ -1,4 +1,4 @@
-"""`crowdsift fit`."""
+"""The command `crowdsift fit`."""
 
 # typer reads the annotations when the command is registered.
 import os

@@ -1,4 +1,4 @@
-"""`crowdsift next`."""
+"""The command `crowdsift next`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`crowdsift reproduce`."""
+"""The command `crowdsift reproduce`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crowdsift update`."""
+"""The command `crowdsift update`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -32,7 +32,7 @@ def update(
     as_json: opt.AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Go on from a saved fit with more votes; what was there is kept.
+    """Continue a saved fit with more votes; the earlier votes stay in it.
 
     The votes are read as those of the fit were, unless an option says otherwise.
     """
@@ -193,7 +193,7 @@ def predict(
     as_json: AsJson = False,
     hide_key: HideKey = None,
 ) -> None:
-    """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
+    """Predict votes on pairs, or scores of new items, from a saved fit, without fitting again."""
     import crowdsift
     from crowdsift.io import has_items, read_pair_queries, replace_file
     from crowdsift.results import labels_of_workers, predictions

@@ -1,4 +1,4 @@
-"""`crowdsift simulate`."""
+"""The command `crowdsift simulate`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,7 +81,7 @@ def spam(
     reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
-    """Add spammers to votes, to see what a method makes of them."""
+    """Add spammers to votes, to test how a method bears them."""
     import crowdsift
     from crowdsift.io import read_votes
     from crowdsift.lab import write_votes

@@ -31,7 +31,7 @@ CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
 class Facts:
     """Facts about the votes of an engine that need no pass.
 
-    `component` is, of every item, the number of its connected component; the last `n_gold` workers are gold, of known
+    `component` is the number of each item's connected component; the last `n_gold` workers are gold, of known
     reliability; `ties` says whether one half is a separate outcome; `sides_known` whether `first` is where an item was
     shown; `loads` are the numbers of votes of every worker, weights counted.
     """

@@ -34,7 +34,7 @@ class DenseOperator:
         return self._diagonal
 
     def pairs(self) -> WeightedPairs:
-        """Return the entries off the diagonal, of opposite sign."""
+        """Return the entries off the diagonal, with opposite sign."""
         if self._pairs is None:
             raise TypeError("the matrix is no Laplacian of pairs")
         return self._pairs

@@ -84,10 +84,8 @@ class Dimensions(Protocol):
     ) -> Operator:
         """Return Σ_s (u u' - Σ r² e e'), r the residuals of a worker's votes and u = Σ r e.
 
-        Sums go over the workers whose entry in `taken` is not 0.
-
-        In products with several columns half the votes are turned in all columns but the first: what chance does. The
-        diagonal is that of Σ r² e e'.
+        Sums go over the workers whose entry in `taken` is not 0. In products with several columns half the votes are
+        reversed in all columns but the first, to measure what arises by chance. The diagonal is that of Σ r² e e'.
         """
 
     def log_probability(

@@ -30,7 +30,7 @@ class FusedEStep(Protocol):
     def alternate(
         self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
     ) -> tuple[Vector, Vector, bool] | None:
-        """As `solvers.em.alternate`: return scores, slopes, and whether all linear solves converged."""
+        """Run `solvers.em.alternate`: return scores, slopes, and whether all linear solves converged."""
 
 
 class ReliabilitySummary(NamedTuple):
@@ -46,7 +46,7 @@ class FusedSites(Protocol):
     """`GridSites` that runs belief propagation to its end, and names idle threads of the host."""
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
-        """As `solvers.ep.items.loopy_bp`, over the pairs of the last `system`.
+        """Run `solvers.ep.items.loopy_bp` over the pairs of the last `system`.
 
         Sweep until no message moves by more than `tolerance` times the diagonal, at most `sweeps` times. Start from no
         messages if `fresh`, otherwise from those of the last call.

@@ -313,7 +313,7 @@ class PairSites(Protocol):
 
 @runtime_checkable
 class GridSites(RunSites, PairSites, Protocol):
-    """The sites that an engine makes; those of single votes can be read and replaced."""
+    """The sites that an engine makes; the sites of single votes can be read and replaced."""
 
     def vote_sites(self) -> VoteSites:
         """Return the current sites, in single precision."""
@@ -344,15 +344,15 @@ class Grid(Protocol):
         """Return XᵀX - L(n e²), for a start that needs no guess of who is reliable.
 
         The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its mean over the worker's
-        votes where sides are known. Taking L(n e²) away leaves the products of different votes only. As the diagonal
-        that of L(n e²) is given.
+        votes where sides are known. Taking L(n e²) away leaves the products of different votes only. The stated
+        diagonal is that of L(n e²).
         """
 
     @first_shard
     def factoriser(self, low: Vector, high: Vector, n_items: int, most: float) -> Factoriser | None:
         """Return a factorisation that gives exact variances under L + I for any weights of these pairs.
 
-        None where that takes more than `most` multiplications. A pair may be there more than once.
+        Return None if that takes more than `most` multiplications. A pair may occur more than once.
         """
 
 

@@ -103,7 +103,7 @@ class Operator(Protocol):
         """Return the diagonal."""
 
     def pairs(self) -> WeightedPairs:
-        """Return the entries off the diagonal with opposite sign, of a Laplacian."""
+        """Return the pairs of a Laplacian: its entries off the diagonal, with opposite sign."""
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
         """Solve (A + shift I) x = rhs to a residual of `tolerance` times the norm of rhs.

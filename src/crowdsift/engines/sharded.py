@@ -208,7 +208,7 @@ class ShardedEngine:
 
     @property
     def passes(self) -> float:
-        """Passes over all votes so far."""
+        """The number of passes over all votes so far."""
         pairs = zip(self._share, self._shards, strict=True)
         return sum(share * shard.passes for share, shard in pairs)
 

@@ -100,7 +100,7 @@ def shared_keys(
 
 
 def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """Return the connected components of the votes of all shards, from those of each."""
+    """Return the connected components of all votes, given the components of each shard."""
     label = np.arange(len(components[0]))
     before = np.full(len(label), -1)
     while (label != before).any():

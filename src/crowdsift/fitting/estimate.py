@@ -329,7 +329,7 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
 
 
 def without_gold(found: Estimate, count: int) -> Estimate:
-    """Return the estimate without the rows of gold, which follow those of the `count` workers."""
+    """Return the estimate without the rows of gold, which come after the `count` workers."""
     if len(found.theta) <= count:
         return found
     result, points = found.workers, found.points

@@ -48,7 +48,7 @@ _CLEAR_SIGN, _KEPT = 0.5, 0.75  # clear margin of the workers' signs; shares of 
 def read_new(
     earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False, threads: int | None = None
 ) -> Comparisons:
-    """Read further votes as those of the earlier fit; raise an error for votes that it cannot use."""
+    """Read further votes in the way the earlier fit did; raise an error for votes that it cannot use."""
     # `options` are options of reading that differ from those of the earlier votes; `again` accepts rows that the
     # earlier fit already has.
     old = _required_votes(earlier)
@@ -106,7 +106,7 @@ def _with_known_panels(
 
 
 def _required_votes(earlier: Fit) -> Comparisons:
-    """Return the votes of a fit; raise an error if it does not keep everything that shaped it."""
+    """Return the votes of a fit; raise an error if it lacks a part of what it was made from."""
     votes, summary = earlier.votes, earlier.summary
     column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
     shaped = {
@@ -209,7 +209,7 @@ class Nearby:
         self._near: Start | None = None
 
     def series(self) -> Nearby:
-        """Return another series from the same fit."""
+        """Return another series of such scores that starts from the same fit."""
         return Nearby(self._earlier, self._gold, self._resources.threads)
 
     @property

@@ -190,7 +190,7 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
 def with_trusted(
     model: Model, votes: Comparisons, rows: VoteRows | None, trusted: Any
 ) -> tuple[Comparisons, VoteRows | None]:
-    """Return votes with their panels, and rows without these; raise an error for other methods."""
+    """Return votes with their panels, and rows without panels; raise an error unless the method is `sift`."""
     column, values = trusted_values(trusted)
     if column and not isinstance(model, Sift):
         raise RequestError(

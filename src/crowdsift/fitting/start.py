@@ -138,7 +138,7 @@ def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedS
 
 
 def _inverse(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the index that points to each place; -1 if none does."""
+    """Return the inverse of an index: the position of each place in it, -1 for places that do not occur."""
     found = np.full(count, -1)
     found[place[place >= 0]] = np.flatnonzero(place >= 0)
     return found

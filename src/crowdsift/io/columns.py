@@ -163,7 +163,7 @@ class Plan:
         return self.roles[self.layout[0]], self.roles[self.layout[1]]
 
     def unique(self, table: Source, options: ReadOptions) -> tuple[str, ...]:
-        """Return the columns that identify a row: those of the user, or those of the format."""
+        """Return the columns that identify a row: the ones a user named, or otherwise the format's."""
         return options.unique or tuple(each for each in self.format.unique if each in table.names)
 
 
@@ -310,7 +310,7 @@ def _not_found(table: Source, hint: str) -> InputError:
 
 
 def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
-    """Return the error for votes without a column of workers."""
+    """Make the error for votes without a column of workers."""
     names = " or ".join(map(repr, known)) if known else "'worker'"
     return InputError(
         f"no column {names}, which says who voted; the columns are {listed(table)}. Name it "
@@ -411,7 +411,7 @@ class CovariateColumns(NamedTuple):
 
     @property
     def compares(self) -> bool:
-        """Return whether it tests equality; its columns may then be of any kind."""
+        """Return whether the covariate tests equality; its columns may then be of any type."""
         return bool(self.value or self.other)
 
 
@@ -492,14 +492,14 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
 
 
 def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log ratio of positive numbers; of counts with zeros, that of the counts + 1."""
+    """Return the log ratio of two columns of positive numbers; if there are zeros, add 1 to all entries first."""
     if (one > 0.0).all() and (two > 0.0).all():
         return np.asarray(np.log(one) - np.log(two))
     return np.asarray(np.log1p(one) - np.log1p(two))
 
 
 def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
-    """Yield the columns that must contain numbers: all except those of yes and no."""
+    """Yield the columns that must contain numbers: all except columns of yes and no."""
     for each in covariates:
         if not each.compares:
             yield from (name for name in each.names if _answers(table, name) is None)

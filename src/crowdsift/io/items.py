@@ -151,7 +151,7 @@ def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -
 
 
 def _distinct(winner: NDArray[Any], loser: NDArray[Any]) -> Gold:
-    """Return the distinct pairs in the order of their codes."""
+    """Return the distinct pairs, sorted by the codes of their items."""
     pairs = np.unique(np.column_stack([winner, loser]), axis=0).astype(np.uint32)
     return Gold(pairs[:, 0].copy(), pairs[:, 1].copy())
 
@@ -364,7 +364,7 @@ def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
 
 
 def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
-    """Return wanted labels as those of a list, if they are in it."""
+    """Return each wanted label as the list spells it, if the list has it."""
     place = match_labels(wanted, labels)
     missing = [row for row in np.flatnonzero(place < 0).tolist() if wanted[row] is not None]
     place[missing] = match_labels([_cut(wanted[row]) for row in missing], labels)

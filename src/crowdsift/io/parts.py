@@ -60,12 +60,12 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the columns; those of folders come last."""
+        """Return the columns; columns from names of folders come last."""
         own = self.header.names if self.header else tuple(self.types or ())
         return (*own, *(name for name in self.constant if name not in own))
 
     def type_of(self, name: str) -> str:
-        """Return the type of a column, to compare it with that of other files."""
+        """Return the type of a column, to compare it with its type in other files."""
         return (self.types or {}).get(name, "text")
 
 
@@ -453,7 +453,7 @@ def load_part(
 
 
 def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bool:
-    """Return whether DuckDB read all records of a CSV file; if not, nothing of it is kept."""
+    """Load a CSV file by DuckDB; return False, without keeping any rows, if it did not read all records."""
     assert part.header is not None
     if part.header.skip:  # DuckDB would take a blank line at the top for the header
         counted()

@@ -178,7 +178,7 @@ class Selected(Source):
         self.notes, self.by_column = base.notes, base.by_column
 
     def load(self, wanted: Sequence[str], **_: Any) -> int:
-        """See `Source.load`; the other source is loaded already."""
+        """Return the number of selected rows; the other source is loaded already."""
         return len(self._rows)
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:

@@ -76,7 +76,7 @@ class SignSupport(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """Return the mean over workers of P(for the sign) - P(against it)."""
+        """Return by how much the share of workers who support the sign exceeds the share of those who oppose it."""
         return (self.positive - self.negative) / max(self.workers, 1)
 
     def mirrored(self) -> SignSupport:
@@ -416,7 +416,7 @@ def _points(points: WorkerPoints) -> WorkerPoints:
 
 
 def _workers(workers: WorkerEstimate) -> WorkerEstimate:
-    """Return reliabilities mirrored about that of random clicks, with adversarial and informative exchanged."""
+    """Return the workers with reliabilities mirrored about the random level, adversarial and informative exchanged."""
 
     def turned(values: Vector | None) -> Vector | None:
         return None if values is None else 2.0 * workers.random_level - values

@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of items of each component."""
+        """The number of items in each component of the block."""
         return int(self.items.shape[1])
 
 

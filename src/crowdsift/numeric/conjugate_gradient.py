@@ -78,7 +78,7 @@ def conjugate_gradient(
 
 
 def _leaves(x: Vector, direction: Vector, length: float, diagonal: Vector, radius: float) -> bool:
-    """Return whether a step ends outside the region."""
+    """Return whether a step ends outside the trust region."""
     return False if np.isinf(radius) else float(diagonal @ (x + length * direction) ** 2) >= radius**2
 
 
@@ -99,7 +99,7 @@ def solve(
     tolerance: float,
     most: int,
 ) -> tuple[Vector, int, float, bool]:
-    """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0."""
+    """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times the norm of rhs."""
     # Returns x, the number of steps, the relative residual, and whether it is small enough. Stops if A is not positive
     # along a direction.
     size = float(np.linalg.norm(rhs))

@@ -72,7 +72,7 @@ def _invert_lower(factor: Matrix, out: Matrix) -> None:
 
 
 def _strips(n: int) -> list[tuple[int, int]]:
-    """Return where to cut a triangle of n rows, so that products skip most of its zeros."""
+    """Return where to cut a triangular matrix of n rows into strips, so that products skip most of its zeros."""
     count = min(max(n // _STRIP, 1), 4)
     cuts = [n * k // count for k in range(count + 1)]
     return list(pairwise(cuts))

@@ -25,7 +25,7 @@ _FAR = 60.0  # σ of arguments below minus this is σ of minus this
 
 
 class OwnVotes(NamedTuple):
-    """Votes on pairs; those of a pair are contiguous and begin at `starts`.
+    """Votes on pairs; the votes on a pair are contiguous and begin at `starts`.
 
     `sign` is 1 for the first item of the pair, -1 for the second; `tie` marks ties; `times` is the number of equal
     votes; `shown` is 1 if the first item was on the left, -1 if the second was, 0 if unknown. `tau` and `nu` are the
@@ -59,7 +59,7 @@ class OwnVotes(NamedTuple):
         return OwnVotes._make([starts, *votes, np.arange(len(who)), *points])
 
     def rows(self, chosen: NDArray[np.bool_]) -> OwnVotes:
-        """Return the given votes, which have their own points, regardless of pairs."""
+        """Return the chosen votes, to be evaluated one by one and not by pair."""
         if chosen.all():
             return self
         parts: list[Any] = [part[chosen] for part in self[1:]]

@@ -47,7 +47,7 @@ class RandomEffects(NamedTuple):
 
     @staticmethod
     def of_messages(nu: Vector, tau: Vector, weight: Vector, start: float) -> RandomEffects:
-        """Return the maximum of the evidence that is uphill from the variance `start`."""
+        """Return the effects at the maximum of the evidence that is reached uphill from the variance `start`."""
         # If the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
@@ -57,7 +57,7 @@ class RandomEffects(NamedTuple):
 
 
 def best_variance(slope: Callable[[float], float], start: float) -> float:
-    """Return the maximum over variances uphill from the start; `slope` is the derivative."""
+    """Return the variance at the maximum uphill from the start; `slope` is the derivative."""
     # 0 if it is downhill all the way from there to `MIN_VARIANCE`.
 
     def fall(log: float) -> float:

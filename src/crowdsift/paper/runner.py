@@ -100,7 +100,7 @@ def _finished(name: str, folder: Path, data: Path | None, fetch: bool) -> tuple[
 
 
 def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
-    """Return the first lines: where the default beats, ties with or loses to the best of eight."""
+    """Return the first lines of the page: where the default beats, ties with or loses to the best of the eight."""
     lines = ["# Results", ""]
     lines.append(
         "`sift`, the default, against the best of the paper's eight methods, picked after the "

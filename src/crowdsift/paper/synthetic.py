@@ -206,7 +206,7 @@ def _far(found: dict[Key, dict[str, Cell]], published: Published) -> str:
 
 
 def _other_gap(key: Key, methods: dict[str, Cell], published: Published) -> float:
-    """Return the others' median difference; with β in [-1, 1], for those whose sign is chosen."""
+    """Return the median difference of the other methods; with β in [-1, 1], of those whose sign is chosen."""
     turned = judged_by(key) != "accuracy"
     gaps = [
         _gap(key, name, cell, published)
@@ -283,7 +283,7 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
 def _solved(
     one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64], rhs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the solution for minus the second derivatives: the Laplacian of weighted pairs plus the prior."""
+    """Solve the system whose matrix is the Laplacian of weighted pairs plus the prior."""
     count = len(rhs)
 
     def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:

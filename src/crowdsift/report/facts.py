@@ -136,7 +136,7 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
 
 
 def refit_model(fit: Fit) -> Model:
-    """Return the model of a fit without the worker types that it tried and rejected."""
+    """Return the model of a fit, without the worker types that the fit tried and rejected."""
     # They take most of the time, and a part of the votes does not support them if all votes do not.
     model: Any = model_of(fit)
     changes: dict[str, Any] = {}

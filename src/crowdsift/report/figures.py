@@ -313,7 +313,7 @@ class Slope(NamedTuple):
 
     @property
     def move(self) -> str:
-        """Return "up", "down" or "same"; an item without votes counts as moving down."""
+        """Return how the item moves: "up", "down" or "same"; an item that loses all votes moves down."""
         if not self.after or self.after > self.before:
             return "down"
         return "up" if self.after < self.before else "same"

@@ -415,7 +415,7 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _rows_within(texts: dict[str, list[str]], others: int) -> int:
-    """Return how many rows fit into `MOST_BYTES`, each with `others` bytes beside its texts."""
+    """Return how many rows fit into `MOST_BYTES`; a row takes its texts and `others` further bytes."""
     rows = list(zip(*texts.values(), strict=True))
     if sum(_MOST_ESCAPED * len("".join(row)) + 2 * len(row) + others for row in rows) < MOST_BYTES:
         return len(rows)
@@ -443,7 +443,7 @@ def as_json(value: Any) -> str:
 
 
 def what_is_followed(fit: Fit) -> dict[str, Any] | None:
-    """Return the section on covariates and features of items; None if none are used."""
+    """Return the content of the section on covariates and features of items; None if the fit uses neither."""
     covariates = [each for each in fit.summary.get("covariates") or () if each["used"]]
     features = fit.summary.get("item_features") or {"used": False}
     if not covariates and not features["used"]:

@@ -135,7 +135,7 @@ class FitBuilder:
 
     @cached_property
     def tie_rates(self) -> tuple[Vector, float]:
-        """Return the tie rate of every worker, and that of all."""
+        """Return the tie rate of every worker, and the tie rate of all together."""
         return tie_rates(self.votes)
 
     @cached_property
@@ -148,7 +148,7 @@ class FitBuilder:
 
     @cached_property
     def sign(self) -> SignSupport | None:
-        """Return how clearly the workers determine the sign; None if the method cannot tell."""
+        """Return how clearly the workers determine the sign; None if the method does not estimate this."""
         if self.estimate.sign is not None:
             return self.estimate.sign
         return self.estimate.workers.sign_support(self.votes.loads)
@@ -286,7 +286,7 @@ def worker_table(fitted: FitBuilder) -> Table:
 
 
 def _reliability_limits(result: WorkerEstimate, reliability: Vector, level: float) -> tuple[Vector, Vector]:
-    """Return limits from the posterior if there is one; a wider interval contains that of 90 %."""
+    """Return limits from the posterior if there is one; an interval of a higher level contains the 90 % interval."""
     low, high = result.reliability_lower, result.reliability_upper
     if low is None or high is None:
         return limits(reliability, result.reliability_sd, level)

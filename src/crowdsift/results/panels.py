@@ -43,7 +43,7 @@ def panel_table(fitted: FitBuilder) -> Table | None:
 
 
 def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
-    """Return how far panels are from the trusted one, their worth, and how many votes would help."""
+    """Return how far panels are from the trusted one, what their votes are worth, and how many more would help."""
     found, panels, votes = fitted.estimate.panels, fitted.votes.panels, fitted.votes  # without gold
     assert panels is not None
     known = {

@@ -250,7 +250,7 @@ def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
 
 
 def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
-    """Return points of every worker's posterior, one row each, with tie parameters as widths."""
+    """Return points of every worker's posterior, one row per worker; tie rates become tie widths."""
     # If workers differ by context, rows of workers in contexts follow. Without a posterior the table's estimates are
     # the only points, and a side bias has its variance.
     table, known = fit.worker_table, fit.posterior

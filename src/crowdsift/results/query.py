@@ -1,4 +1,4 @@
-"""Helpers of queries to a fit: find labels by their keys, and the model of the fit."""
+"""Helpers for queries of a fit: find labels by their keys, and the model behind the fit."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the order along the last axis, from the largest on."""
+    """Return the indices that sort the last axis from the largest to the smallest."""
     # Each integer combines the distance below the largest, to a millionth of the range as in the draws themselves, and
     # the item: integers are sorted six times as fast as indices.
     k = drawn.shape[2]

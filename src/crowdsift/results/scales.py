@@ -203,7 +203,7 @@ def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
 
 
 def lacks_scale(fit: Fit, scale: str) -> str:
-    """Return why the scores cannot have this scale, which needs a typical worker who follows them."""
+    """Return why the scores cannot be shown on this scale; it needs a typical worker whose votes follow the scores."""
     # A typical worker with reliability 0 still has win rates, all of them one half.
     if scale == "standard" or scale not in SCALES:
         return ""
@@ -236,7 +236,7 @@ def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
 
 
 def _against(at: Vector, score: Vector, model: Model, reliability: float) -> Vector:
-    """Return the mean probability of winning against all other items, for items that were at `at`."""
+    """Return the mean probability of winning against all other items, for items with the scores `at`."""
     others = len(score) - 1
     if not others:
         return np.full(len(at), 0.5)

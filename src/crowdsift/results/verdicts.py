@@ -144,7 +144,7 @@ def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]
 
 
 def class_shares(evidence: Vector) -> Vector:
-    """Return every worker's probabilities of the classes, whose shares among workers are learned."""
+    """Return every worker's probabilities of the classes; the shares of the classes among workers are learned."""
     prior = np.array(_SHARES)[: evidence.shape[1]]
     logs = np.maximum(evidence, -1e300)
     weights = _by_em(logs, prior / prior.sum())
@@ -443,7 +443,7 @@ class _Laplacians:
 
 
 def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which items of graphs are connected by a chain; every item is linked with itself."""
+    """Return which items a chain of links connects; every item is linked with itself."""
     n, k, _ = linked.shape
     step = linked.astype(np.float32)
     found = step[:, :1, :]

@@ -71,7 +71,7 @@ def mode_with_features(
     rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:
-    """Return the mode and the features' shares: both in turn, then the best sum of the shares."""
+    """Find the mode and the features' shares in turn, then the best sum of the shares; return both."""
     # `blocks` are the X_b: one row per item, centred columns, rows of mean square norm 1.
     prior: DensePrior = _FixedScale(blocks)
     at = start
@@ -123,7 +123,7 @@ def _settled(
     start: tuple[Vector, Vector],
     shares: Vector | None = None,
 ) -> FeatureMode:
-    """Return the mode for these shares, or for those of the prior."""
+    """Return the mode for these shares, by default the shares that the prior has."""
     prior = copy(prior)
     prior.shares = prior.shares if shares is None else shares
     penalty = _Precision(prior.precision, prior.own)

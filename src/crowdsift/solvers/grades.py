@@ -159,7 +159,7 @@ def _bend(eta: Vector) -> Vector:
 
 
 def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64]) -> Vector:
-    """Return the log probability of every grade; η is that of the winner, `cuts` those of every vote."""
+    """Return the log probability of every grade; η belongs to the winner, and `cuts` has a row per vote."""
     low, high = _ends(level, cuts)
     gap = np.log(-np.expm1(-np.maximum(high - low, 1e-9)))
     return np.asarray(gap - np.logaddexp(0.0, low - eta) - np.logaddexp(0.0, eta - high))

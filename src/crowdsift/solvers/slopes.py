@@ -70,7 +70,7 @@ class SlopeScale(NamedTuple):
         return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
 
     def best(self, square: float) -> float | None:
-        """Return the t of least cost, to about 1e-3; `square` is λ‖r‖². None if there is none nearby."""
+        """Return the t of least cost, to about 1e-3, or None if there is none nearby; `square` is λ‖r‖²."""
         rise = self._rise(square)
         bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
         return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
@@ -203,7 +203,7 @@ class CommonSlope:
         return scores
 
     def profile(self, x: Vector) -> Profile:
-        """Return the result of a pass at x: the last one, unless its step was taken back."""
+        """Return the result of a pass at x; the last pass is reused unless its step was taken back."""
         if x is not self._x:
             self.evaluate(x)
         return self.at

@@ -183,7 +183,7 @@ class Choices:
         return np.where(hit, summed, votes.weight.astype(np.float64))
 
     def _max_diff_pairs(self, p: Vector, scores: Vector, slopes: Vector) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Yield the pairs of best-worst answers with their weights, those of n items at a time."""
+        """Yield the pairs of best-worst answers with their weights; answers with equally many items come together."""
         # With p_k and q_k the probabilities of k to be the best and the worst, the gradient of i best and j worst is
         # that of the pairs i over k and k over j with weights (p_k + c_k)/σ(r_k - r_i) and (q_k + c_k)/σ(r_j - r_k),
         # for any c with Σc_k = p_j + q_i over the other items k. The pair i over j gets almost none of this sum: then,
@@ -248,7 +248,7 @@ def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], flo
 
 
 def _ordered(n: int) -> list[tuple[int, int]]:
-    """Return the ordered pairs of n places; the pair of the first and the last comes first."""
+    """Return all ordered pairs of n places, beginning with (first, last)."""
     pairs = [(one, two) for one in range(n) for two in range(n) if one != two]
     return sorted(pairs, key=lambda pair: pair != (0, n - 1))
 

@@ -614,7 +614,7 @@ class Comparisons(EncodedVotes):
         )
 
     def pooled(self) -> Comparisons:
-        """Return all votes as those of one voter: one comparison per pair, with the mean outcome.
+        """Return all votes as votes of one worker: one comparison per pair, with the mean outcome.
 
         This is sufficient only for a logistic model without workers and sides, which depends on the number of votes on
         a pair and their sum. For other models it is not, since a win and a loss become a tie.

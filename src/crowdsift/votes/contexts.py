@@ -83,7 +83,7 @@ def _apart(
 
 
 def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
-    """Return the item and context of every item in a context, and the number of items."""
+    """Return which item and context each pair (context, item) consists of, and the number of distinct items."""
     # None if no item is in two contexts.
     if not votes.by or not votes.item_contexts.any():
         return None

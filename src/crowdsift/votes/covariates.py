@@ -70,7 +70,7 @@ def design(votes: Comparisons, component: NDArray[np.integer], *, side: bool) ->
 def _by_items(
     votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64], x: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least-squares fit of x by differences of items: the numbers of items, and Σ n·residual²."""
+    """Fit x by differences of one number per item, by least squares; return these numbers and Σ n·residual²."""
     n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
     L = np.zeros((n, n))
     for a, b, sign in ((one, one, 1), (two, two, 1), (one, two, -1), (two, one, -1)):

@@ -32,7 +32,7 @@ def pair_codes(first: NDArray[np.integer], second: NDArray[np.integer], n_items:
 
 
 def for_lower(first: NDArray[np.integer], second: NDArray[np.integer], values: NDArray[Any]) -> NDArray[Any]:
-    """Return outcomes or probabilities of the first item as those of the item with the lower code."""
+    """Convert outcomes or probabilities for the first item to ones for the item with the lower code."""
     return np.where(first > second, 1.0 - values, values)
 
 

@@ -29,7 +29,7 @@ class Outcomes(NamedTuple):
 
 
 def half_win(share: Values, rate: Values) -> Outcomes:
-    """Return outcomes of a method without ties: a tie at the worker's rate, the rest by p."""
+    """Return outcomes for a method without ties: a tie with the worker's tie rate, the rest divided by p."""
     share, rate = np.broadcast_arrays(share, rate)
     return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
 

@@ -28,7 +28,7 @@ def one_line(label: str) -> str:
 
 
 def is_cut(label: Any) -> bool:
-    """Return whether a label is that of a long text."""
+    """Return whether a label stands for a long text."""
     whole = isinstance(label, str) and len(label) == BEGINNING + len(MARK) + HASH
     return whole and label[BEGINNING:].startswith(MARK)
 

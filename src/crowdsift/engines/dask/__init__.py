@@ -46,7 +46,7 @@ class RemoteEngine:
 
     @property
     def passes(self) -> float:
-        """Passes over its votes so far."""
+        """The number of passes over its votes so far."""
         (found,) = self._link.get([self._remote], "passes")
         return float(found)
 
@@ -92,7 +92,7 @@ def engine(
     shards: int | None = None,
     needs: str = "grid",
 ) -> DaskEngine:
-    """Return shards on a cluster: that of a scheduler, or new processes on this machine."""
+    """Return shards on a cluster: the cluster of a scheduler, or new processes on this machine."""
     # `shards` is their number: by default one per worker process, with all its threads. The same numbers of shards and
     # threads give the same bytes on any number of processes. `needs` is the capability that will be used; only "grid"
     # needs the pairs that several shards have.

@@ -22,7 +22,7 @@ ENGINE = 0  # number of the engine itself
 
 @dataclass(frozen=True)
 class Handle:
-    """A number that stands for an object that stays with a shard."""
+    """The number of an object that a shard holds and does not send."""
 
     number: int
     function: bool = False

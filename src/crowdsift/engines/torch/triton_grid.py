@@ -137,7 +137,7 @@ def _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST: tl.c
 
 @triton.jit
 def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
-    """Return a site moved by the share `damping` towards that of the moments."""
+    """Return a site moved by the share `damping` towards the site that has the given moments."""
     bottom = tl.maximum(1.0 - kappa * v, LEAST)
     tau = old_tau + damping * (kappa / bottom - old_tau)
     return tau, old_nu + damping * ((alpha + kappa * m) / bottom - old_nu)
@@ -556,7 +556,7 @@ class GridPasses:
     def move(
         self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float, clip: bool
     ) -> NewSites:
-        """Return the sites of marked workers, moved by `damping` towards those of the moments."""
+        """Return the sites of marked workers, moved by the share `damping` towards those that have the moments."""
         # Call `messages` first. Moments are under the types' posterior q; those of the side are under `given`, the
         # posterior of regular types.
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)

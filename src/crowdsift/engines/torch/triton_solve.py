@@ -173,7 +173,7 @@ class Problem(NamedTuple):
 
     @property
     def system(self) -> tuple[Tensor, ...]:
-        """What kernels that build a system write, and the state."""
+        """The buffers that kernels write when they build a system, and the state."""
         return self.x, self.rhs, self.weight, self.diagonal, self.inverse, self.residual, self.state
 
     @staticmethod

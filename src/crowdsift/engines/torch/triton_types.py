@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @triton.jit
 def adaptive_level(size, lo, hi, half):
-    """Return level `size`, counted from 1, of a worker's adaptive grid."""
+    """Return one level of a worker's adaptive grid; `size` is its number, counted from 1."""
     return lo + (size - 1).to(tl.float64) * ((hi - lo) / tl.maximum(half - 1, 1))
 
 

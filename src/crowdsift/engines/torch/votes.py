@@ -73,12 +73,12 @@ class VoteTensors(CountedVotes):
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
-        """What kernels over votes take first: items, worker, outcome and weight of every vote."""
+        """The first arguments of kernels over votes: items, worker, outcome and weight of every vote."""
         return self.first, self.second, self.worker, self.y, self.n
 
     @property
     def by_worker(self) -> tuple[Tensor, ...]:
-        """What kernels over workers take first: where the votes of each begin, and its votes."""
+        """The first arguments of kernels over workers: where each worker's votes begin, and the votes."""
         return self.offsets, self.first, self.second, self.y, self.n
 
     def _refuse_codes(self) -> None:

@@ -149,7 +149,7 @@ class ItemPrior:
         return inner, self.n_items - self._explained(run)
 
     def drift(self, run: ItemsState) -> float:
-        """Return the ratio of the scores' size to that of their prior: 1 if E[uᵀC⁻¹u] equals the number of scores."""
+        """Return the size of the scores relative to what their prior expects: 1 if E[uᵀC⁻¹u] is their number."""
         return float(max(sum(self.forms(run)) / self.n_items, 0.25) ** 0.5)
 
     def rescale(self, scale: float) -> None:

@@ -84,7 +84,7 @@ def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 
 
 
 def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[Vector, ...]:
-    """Return mean, covariance and a draw of every Gaussian."""
+    """Return mean and covariance of every Gaussian, and a draw from each."""
     covariance = np.linalg.inv(precision)
     covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     mean = np.einsum("...ij,...j->...i", covariance, linear)
@@ -93,14 +93,14 @@ def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[
 
 
 def _variance(rng: np.random.Generator, before: Vector, squares: Vector, count: int, scale: float) -> Vector:
-    """Return draws of variances with a half-Cauchy prior of their roots, given sums of squares."""
+    """Draw variances given sums of squares; their square roots have a half-Cauchy prior."""
     # Given a second variable, drawn first, the variance has an inverse gamma distribution.
     rate = rng.exponential(size=before.shape) / (scale**-2 + 1.0 / before)
     return np.asarray((0.5 * squares + rate) / rng.gamma(0.5 * (count + 1), size=before.shape))
 
 
 def _spread(rng: np.random.Generator, squares: Vector) -> Vector:
-    """Return draws of the variances of biases that make their panel's distribution Student's t."""
+    """Draw a variance for every bias, so that the biases of a panel have Student's t distribution."""
     # `squares` are (u/σ)². The degrees of freedom of a panel are drawn first, given the biases of all its items.
     density = (_HEIGHT - 0.5 * (_FREEDOM + 1.0) * np.log1p(squares[..., None] / _FREEDOM)).sum(axis=-2)
     freedom = _FREEDOM[(density - np.log(rng.exponential(size=density.shape))).argmax(axis=-1)][..., None]

@@ -30,7 +30,7 @@ _PASSES = 20  # iterations that settle tie widths, side biases and the items of 
 
 
 def propagate(engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None) -> Propagation:
-    """Run expectation propagation from every start and return the run of the largest evidence."""
+    """Run expectation propagation from every start and return the run with the largest evidence."""
     # The richest family of worker types is run from every start for a few iterations. A run is dropped when its
     # evidence is so far behind another's that it can no longer catch up, or when another run has the same scores. A
     # simpler family continues from the result of the richer one, unless its scores are almost 0, and is kept unless it
@@ -105,7 +105,7 @@ def _from_starts(
 
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
-    """Return what a later run needs to continue this one from its present state; sites are computed again."""
+    """Return what a later run needs to continue from the present state of this one, except the sites."""
     # While another start or family may still win, the run is not `alone`, and a later run starts over. The reference is
     # weak because the run holds the stopping rule that calls this function.
     there = run()
@@ -138,7 +138,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _nearer(run: Propagation, better: Propagation) -> bool:
-    """Return whether to complete a run although another one, which agrees with it, has more evidence."""
+    """Return whether to complete this run although another one that agrees with it has more evidence."""
     # The evidence of a run that still moves is unreliable: it may be far above that of its limit. So a run that is much
     # closer to its end is preferred, unless the other one has more evidence than their remaining steps can explain.
     now, other = run.rule.history[-1], better.rule.history[-1]
@@ -148,7 +148,7 @@ def _nearer(run: Propagation, better: Propagation) -> bool:
 
 
 def _standing(run: Propagation) -> float:
-    """Return the evidence, reduced slightly for later starts, so that the first start wins a tie."""
+    """Return the evidence, slightly reduced for later starts, so that the first start wins if two are equal."""
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
 
 

@@ -103,7 +103,7 @@ class SavedSites(NamedTuple):
     high: Vector
 
     def recoded(self, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int) -> SavedSites:
-        """Return the sites under new codes; those of a code -1 are left out."""
+        """Return the sites under new codes; sites with the code -1 are left out."""
         to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
         codes = to_worker[self.worker], to_item[self.winner], to_item[self.loser]
         kept = np.logical_and.reduce([code >= 0 for code in codes])
@@ -356,7 +356,7 @@ class Propagation:
 
     @property
     def pair_sites(self) -> GridSites:
-        """Return the sites; raise an error if they are not those of an engine."""
+        """Return the sites; raise an error if no engine made them."""
         if self._grid_sites is None:
             raise TypeError(f"{type(self.sites).__name__} has no posteriors of pairs")
         return self._grid_sites
@@ -390,7 +390,7 @@ class Propagation:
         return self.scale() if self.item_prior is None else self.item_prior.drift(self)
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
-        """Move the sites; the evidence is that of the state before."""
+        """Update all sites, and record the evidence of the state before."""
         # With a scale other than 1, the drift of the scale is removed first, on the present grid. Votes depend only on
         # β·r. If a worker has far more votes than there are items, EP lets the scale of r creep to 0 while that of β
         # grows, with the same probabilities, and never converges. π is not rescaled: this pass learns it again at the
@@ -433,13 +433,13 @@ class Propagation:
         return 0.5 * (linear - self.log_determinant - wider)
 
     def _last_change(self) -> float:
-        """Return the size of the last step; for a warm run a small one before the first step."""
+        """Return the size of the last step; before the first step of a warm run, a small number."""
         if self.warm:
             return min([_WARM_CHANGE, *self.rule.history])
         return self.rule.history[-1] if self.rule.history else 1.0
 
     def _size(self, step: Vector) -> float:
-        """Return the root mean square; a warm run regards the largest change, too."""
+        """Return the root mean square of a step; in a warm run the largest change counts as well."""
         usual = float(np.sqrt(np.mean(step**2)))
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 

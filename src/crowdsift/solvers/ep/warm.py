@@ -189,7 +189,7 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
 
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
-    """Return the sites of these votes: those of equal earlier votes, and 0 for new ones."""
+    """Return sites for these votes: copied from equal earlier votes, and 0 for new votes."""
     # Votes are equal if worker, winner, loser and tie are the same, and the side of the winner if side biases are
     # fitted. Equal votes have equal sites, so any of them will do.
     n = len(earlier.worker)

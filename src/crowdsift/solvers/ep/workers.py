@@ -164,7 +164,7 @@ class TypeMixture:
         out /= everyone + _PRIOR_WORKERS
 
     def _parts(self, centre: float, spread: float, plus: float, minus: float, none: float) -> tuple[Vector, Vector]:
-        """Return N(μ, ζ²) on the grid, whose mirror image is that of -μ, and p0."""
+        """Return N(μ, ζ²) on the grid, and p0; the mirror image of the first is N(-μ, ζ²)."""
         precision = 1.0 / spread**2
         able = np.array([1.0, centre * precision, -0.5 * precision]) @ self._terms
         able -= able.max()
@@ -298,7 +298,7 @@ def _roots(state: Vector) -> Vector:
 
 
 def _proper(roots: Vector, near: Vector) -> Vector:
-    """Return the state with these square roots, with distributions that have the same support as `near`."""
+    """Return the state with these square roots; its distributions keep the support of `near`."""
     x = np.concatenate([roots[:2], np.maximum(roots[2:], 0.0) ** 2])
     x[1] = min(max(x[1], np.log(MIN_SPREAD)), 3.0)
     np.maximum(x[2:], 0.1 * near[2:], out=x[2:])
@@ -386,7 +386,7 @@ def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
 
 
 def hints_at_sides(engine: Engine) -> bool:
-    """Return whether to fit side biases: all workers lean to one side, or some lean to either."""
+    """Return whether to fit side biases: whether the crowd leans to a side, or single workers to different sides."""
     # Let S be the answers for the first item less those for the second, among n decided votes of a worker. Without
     # biases and with random sides, S has mean 0 and variance n. If sides were not random, S varies more, and the fit
     # decides.
@@ -397,7 +397,7 @@ def hints_at_sides(engine: Engine) -> bool:
 
 
 def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
-    """Return ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n)."""
+    """Return two scores of leaning S among n votes: ΣS/√Σn, and Σ(S²/n - 1) over its deviation √Σ(2 - 2/n)."""
     n, s = decided[decided > 0], leaning[decided > 0]
     if not len(n):
         return 0.0, 0.0

@@ -55,7 +55,7 @@ class Term:
     patience: ClassVar[int] = 6
 
     def given(self, settings: Settings) -> bool:
-        """Return whether the data of the term were given; such a term precedes automatic ones."""
+        """Return whether the user gave the data of the term; such terms precede those that are tried unasked."""
         return False
 
     def switched_off(self, settings: Settings) -> Settings:

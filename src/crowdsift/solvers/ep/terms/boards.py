@@ -50,7 +50,7 @@ class Boards(NamedTuple):
         return self.n_items > MAX_BOARD_ITEMS or numbers > MAX_BOARD_NUMBERS
 
     def components(self, component: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], ...]:
-        """Return the components of nodes and of items, given those of nodes by votes alone."""
+        """Return the connected components of nodes and of items; `component` has those that votes alone connect."""
         # Two items of a board are comparable if votes on any boards connect them.
         label = np.arange(self.n_items)
         while True:

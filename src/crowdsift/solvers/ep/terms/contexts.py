@@ -141,7 +141,7 @@ class ContextSites:
         return self.side.spread
 
     def update(self, given: SitePass) -> SiteUpdate:
-        """Pass over workers in contexts, then exchange messages among those of one worker."""
+        """Pass over workers in contexts, then exchange messages between the contexts of each worker."""
         # κ and w are updated unless `damping` is 0. Priors of single workers, and partial updates, are handled by the
         # contexts and not passed on.
         levels, prior, _, side, damping, *_ = given
@@ -277,7 +277,7 @@ def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
 
 
 def _informative(apart: ContextEngine, n_workers: int) -> NDArray[np.intp]:
-    """Return the rows that are one context, of workers who have more than one such row."""
+    """Return the rows that stand for a single context, for workers with more than one such row."""
     one = apart.context >= 0
     contexts = np.bincount(apart.worker, one, n_workers)
     return np.flatnonzero(one & (contexts[apart.worker] > 1))
@@ -291,7 +291,7 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
 
 
 def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]) -> float:
-    """Return the nats that one pass at the scores of the run gains from workers who differ between contexts."""
+    """Return by how many nats one pass raises the evidence if workers may differ between contexts."""
     # The gain from updated scores is not included, so the threshold is below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
     found = sites.update(SitePass(prior.levels, prior.masses, run.means, side, 1.0, True))
@@ -483,7 +483,7 @@ class TypeTree:
         return len(self._types.widths) * len(self._points)
 
     def _through(self, values: Vector, matrix: Vector) -> Vector:
-        """Return regular types times the matrix, at every tie width; side-only types are unchanged."""
+        """Multiply the regular types at every tie width by the matrix; side-only types stay as they are."""
         regular = values[:, : self._regular].reshape(-1, len(self._points)) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)
@@ -581,7 +581,7 @@ class ContextPoints(NamedTuple):
     points: WorkerPoints
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
-        """Append these rows to those of contexts in which workers had no votes."""
+        """Append these rows to the rows for contexts in which workers had no votes."""
         return WorkerPoints(*(np.concatenate(both) for both in zip(common, self.points, strict=True)))
 
     def rows(self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int) -> NDArray[np.int64]:

@@ -125,7 +125,7 @@ def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
 
 
 def within_reach(A: Vector, V: Vector) -> Vector:
-    """Return A, reduced where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
+    """Return A, reduced if needed so that no eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`."""
     # Otherwise I - VA would not leave a proper Gaussian. The eigenvalues of the product of a covariance and a symmetric
     # matrix are real.
     trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
@@ -255,7 +255,7 @@ class Elimination:
         return PairOperator(matrix), self.rhs[:K] - part.T @ side, log_pairs
 
     def coefficients(self, means: Vector) -> tuple[Vector, Vector]:
-        """Return means of g and of every γ_s, given those of the scores."""
+        """Return the means of g and of every γ_s, given the means of the scores."""
         K, P = self.n_items, self.f.shape[1]
         g = np.zeros(P)
         if self.free.any():
@@ -414,7 +414,7 @@ class CovariateSites:
         self.pairs_held = self.n_pairs
 
     def set_item_variances(self, variances: Vector) -> None:
-        """Set the initial variances of differences from those of items."""
+        """Set the initial variances of differences from the variances of items."""
         self._V = self._V.copy()
         self._V[:, 0] = variances[self._winner] + variances[self._loser]
 
@@ -464,7 +464,7 @@ class CovariateSites:
         )
 
     def _posterior_means(self, means: Vector) -> Vector:
-        """Return the posterior means of (d, η), winner less loser; g is stored on the way."""
+        """Return the posterior means of (d, η), winner less loser, and store those of g."""
         d = means[self._winner] - means[self._loser]
         if self._eliminated is None:
             return np.stack([d, self._votes.C @ self.effects.mean], axis=1)

@@ -330,7 +330,7 @@ class Tried(NamedTuple):
 
 
 def _tried(out: Setting, state: State) -> Tried:
-    """Return the evidence of a trial, that of the votes kept and of those left out given these, and its loss."""
+    """Return the evidence of a trial, the log-probability of its left-out votes given the others, and its loss."""
     total, weight = out.passes.log_probability(
         state.positions, state.covariance, state.weights, state.second, out.width, out.ties, int(out.part)
     )
@@ -392,7 +392,7 @@ def _some(setting: Setting, loads: Vector) -> Vector | None:
 def leading_residual(
     setting: Setting, positions: Vector, weights: Vector, taken: Vector | None = None
 ) -> tuple[Vector, Vector]:
-    """Return the direction that residuals of workers share, with its eigenvalue and those of chance."""
+    """Return the direction that residuals of workers share, its eigenvalue, and eigenvalues that arise by chance."""
     # Return a vector over items of root mean square 1, and the largest eigenvalues: of the residuals, then of residuals
     # with random signs.
     K, count = len(positions), _COLUMNS

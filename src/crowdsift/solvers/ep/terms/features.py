@@ -144,7 +144,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
-    """Iterate a run to its end; return True if it reaches the scores of another run before."""
+    """Iterate a run to its end; return True as soon as it has the scores of another run."""
     while others and not run.done:
         run.iterate()
         if run.settled and any(
@@ -239,7 +239,7 @@ class FeaturePrior(ItemPrior):
         self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
-        """Return αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q."""
+        """Return what learning the shares needs: αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q."""
         # With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_b|²/ρ_b² and γ_b/ρ_b.
         raise NotImplementedError
 
@@ -362,11 +362,11 @@ class LowRankPrior(FeaturePrior):
         return other
 
     def is_expensive(self, n_pairs: int) -> bool:
-        """Return whether T is expensive to make."""
+        """Return whether the matrix T takes too long to compute."""
         return len(self._w) * n_pairs > _EXPENSIVE
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Return means, by conjugate gradients over w, each step a solve with I + sL."""
+        """Return the means by conjugate gradients over w; each step solves a system with I + sL."""
         self._refresh(system)
         s, inner = self.own, 0.1 * tolerance
         rhs = self._transposed(self._smooth(system, system.rhs, start, inner))
@@ -393,7 +393,7 @@ class LowRankPrior(FeaturePrior):
         return self._smooth(system, s * system.rhs + self._times(self._w), start, tolerance)
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Set s(I + sL)⁻¹ as without features plus the part of T and S; see the base class."""
+        """Set s(I + sL)⁻¹, as without features, plus TS⁻¹Tᵀ; see the base class."""
         s, laplacian = self.own, run.system.laplacian
         found = run.factorisation.variances(run.pair_sites, laplacian, exact=run.exact, factor=s)
         if found is None:
