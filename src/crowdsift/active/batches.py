@@ -1,22 +1,16 @@
 """Choose one batch of questions: which pair is next, and who is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.active.beliefs import answer, answers, vote_precision
+from crowdsift.active.beliefs import Belief, Codes, answer, answers, vote_precision
+from crowdsift.models.dimensions import DimensionEstimate
+from crowdsift.numeric import Vector
 from crowdsift.votes.graph import pair_keys
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.active.beliefs import Belief, Codes
-    from crowdsift.models.dimensions import DimensionEstimate
-    from crowdsift.numeric import Vector
 
 TYPES = 16  # points that represent the distribution of a reliability
 _DRAWS = 100  # draws of a reliability, whose mean decides who is asked

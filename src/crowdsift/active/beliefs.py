@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import pi, tanh
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-
-    Codes = NDArray[np.int64]
+Codes = NDArray[np.int64]
 
 _LEVEL = 1.0  # prior variance of the level of an island, equal to that of a score
 _SAMPLED = 4_000  # items that represent all in sums over pairs

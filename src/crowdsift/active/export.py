@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
 from crowdsift.io.files import is_fit_folder, read_files, replace_file, require_file, require_separate
-from crowdsift.io.ingest import coded_votes
+from crowdsift.io.ingest import CodedVotes, coded_votes
 from crowdsift.io.items import read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
@@ -20,16 +21,11 @@ from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.threads import thread_count
 from crowdsift.results.predict import Pairs, better, item_codes
 from crowdsift.results.query import positions
+from crowdsift.solvers.convergence import Progress
 from crowdsift.votes.labels import context_names, context_parts, match_labels
 from crowdsift.votes.pseudonyms import is_pseudonym
 from crowdsift.votes.replies import is_cut, messages_of
 from crowdsift.votes.source import Added
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.io.ingest import CodedVotes
-    from crowdsift.solvers.convergence import Progress
 
 _KINDS = {".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 _METHODS = ("sift", "bora-em", "hbtl", "bt")  # P(vote) = σ(β d)

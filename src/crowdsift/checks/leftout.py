@@ -1,25 +1,19 @@
 """Two refits that test a fit: on part of the votes, and without the flagged workers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError
 from crowdsift.fitting.estimate import Resources, estimate_votes
+from crowdsift.io.items import Gold
+from crowdsift.models import Estimate, Model
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import components, folds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.io.items import Gold
-    from crowdsift.models import Estimate, Model
-    from crowdsift.votes.comparisons import Comparisons
 
 PARTS = 5  # one part in this number is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])

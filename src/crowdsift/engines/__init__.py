@@ -1,7 +1,5 @@
 """Engines hold the votes and offer passes over them; this module finds an engine by its name."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -11,16 +9,14 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from crowdsift.engines.base import CAPABILITIES, Engine
 from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import SMALL, readable, size_of
 from crowdsift.numeric.threads import thread_count
-
-if TYPE_CHECKING:
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 # Most bytes per vote of a fit in memory: the vote, and what a pass keeps for it.
 _NEEDED = 80

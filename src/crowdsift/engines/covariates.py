@@ -1,17 +1,13 @@
 """Passes over votes with covariates and the types of their workers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift import _core
+from crowdsift.numeric import Vector
 from crowdsift.numeric.threads import thread_count
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
 
 MIN_TYPE_MASS = 1e-9  # posterior probability of a type below which it is left out
 

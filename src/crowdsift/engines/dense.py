@@ -3,19 +3,13 @@
 The reference engine and the sites of votes with covariates use them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
 from crowdsift.engines.kinds import Solution, WeightedPairs
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import deposit
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
 
 
 class DenseOperator:

@@ -6,19 +6,14 @@ a protocol of `base`, `grid` or `operators` offers this by also having the metho
 same. Shards never offer it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.grid import PairVariances, WorkerPriors
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
-
+from crowdsift.engines.grid import PairVariances, WorkerPriors
+from crowdsift.engines.kinds import Operator
+from crowdsift.numeric import Vector
 
 _BLOCK = 1 << 22  # numbers that are gathered at once
 

@@ -15,10 +15,8 @@ sites, so n·τ, n·ν and n·log Z count and a cavity removes one of them. Wher
 and 1 is a win of weight n·y and a loss of weight n·(1 - y), each with a separate site.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -39,9 +37,7 @@ from crowdsift.engines.kinds import (
     changes,
     first_shard,
 )
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # Denominators 1 - τV and 1 - λv are at least this; below it there is no proper Gaussian.
 LEAST_DENOMINATOR = 0.05

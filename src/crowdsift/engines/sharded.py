@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -25,11 +25,9 @@ from crowdsift.engines.dimensions import Dimensions
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind, Operator, Solution, WeightedPairs
 from crowdsift.engines.shards import SharedPairs, merged_components, of_workers, shared_pairs, worker_ranges
+from crowdsift.numeric import Vector
 from crowdsift.numeric.conjugate_gradient import solve
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 
 class Map(Protocol):

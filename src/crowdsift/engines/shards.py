@@ -1,16 +1,13 @@
 """Votes split into shards by worker, and the pairs of items that several shards compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 
 class SharedPairs(NamedTuple):

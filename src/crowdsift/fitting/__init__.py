@@ -1,14 +1,12 @@
 """From votes to a `Fit`: read the votes, estimate the model, make the record."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +43,8 @@ from crowdsift.results.scales import (
 )
 from crowdsift.results.sign import MAX_CHECKED_VOTES
 from crowdsift.results.store import MOST_VOTES
+from crowdsift.solvers.convergence import Progress
 from crowdsift.votes.comparisons import Comparisons
-
-if TYPE_CHECKING:
-    from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused", "votes_for_fit"]
 

@@ -1,18 +1,13 @@
 """Hyper-parameters chosen by left-out votes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from crowdsift.engines import MAPS
 from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import Resources, estimate_votes, open_votes
 from crowdsift.models.base import Model
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import folds
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
 
 # Ratio of neighbouring values of a tuned hyper-parameter.
 _FACTOR = 10**0.5

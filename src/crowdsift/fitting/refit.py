@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,11 @@ from crowdsift.fitting.start import kept_gold, starting_point
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import read_gold
 from crowdsift.io.options import ReadOptions
+from crowdsift.models import Start
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric import Vector
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.fit import Fit
 from crowdsift.results.hidden import hidden_votes
 from crowdsift.results.query import model_of
 from crowdsift.results.store import MOST_VOTES, fingerprint, taken_by
@@ -28,11 +31,6 @@ from crowdsift.results.words import item_label
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.labels import match_labels
 from crowdsift.votes.pseudonyms import Hiding
-
-if TYPE_CHECKING:
-    from crowdsift.models import Start
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 MAX_HISTORY_ITEMS = 50  # items per entry
 MAX_HISTORY = 200  # entries; the first one and the latest are kept

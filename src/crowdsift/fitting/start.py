@@ -5,8 +5,6 @@ learned population of workers. It is copied once per second, and written to a fo
 cluster names that folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +22,17 @@ from numpy.typing import NDArray
 from crowdsift._version import __version__
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.files import replace_file
+from crowdsift.io.items import Gold, GoldLabels
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import Model, Start
+from crowdsift.models.dimensions import DimensionEstimate
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
 from crowdsift.results.store import check_population, load
+from crowdsift.solvers.convergence import Progress
+from crowdsift.solvers.ep.state import SavedSites
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.labels import context_names, match_labels
-
-if TYPE_CHECKING:
-    from crowdsift.io.items import Gold, GoldLabels
-    from crowdsift.models.dimensions import DimensionEstimate
-    from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.state import SavedSites
-    from crowdsift.votes.comparisons import Comparisons
 
 _SAME = 0.5  # least share of the earlier items that must be among the votes; with fewer, the data are others
 

@@ -7,19 +7,15 @@ then in ``../shared/data`` beside the project. Only then is it downloaded: over 
 once. Nothing is shipped with the package.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift.errors import InputError, RequestError
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["DATASETS", "Dataset", "Source", "download", "find", "folders", "load", "published"]
 

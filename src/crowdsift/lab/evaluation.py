@@ -1,12 +1,10 @@
 """Compare methods with a known truth, or by their predictions of left-out votes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isnan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +19,10 @@ from crowdsift.io.items import match_items, read_item_values, with_classes, with
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, Sift, as_model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import folds, pair_keys
 
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
-
-    Parts = Iterator[tuple[Comparisons, Comparisons]]
+Parts = Iterator[tuple[Comparisons, Comparisons]]
 
 
 def evaluate(

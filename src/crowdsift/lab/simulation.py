@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +21,11 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import number, whole_number
 from crowdsift.votes.comparisons import Comparisons
 
-if TYPE_CHECKING:
-    _Floats = NDArray[np.float64]
-    _Codes = NDArray[np.uint32]
-    Floats = NDArray[np.float64]
-    Draw = Callable[[np.random.Generator, int], Floats]
-    Vote = Callable[[np.random.Generator, Mapping[str, Floats]], NDArray[np.bool_]]
+_Floats = NDArray[np.float64]
+_Codes = NDArray[np.uint32]
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Floats]
+Vote = Callable[[np.random.Generator, Mapping[str, Floats]], NDArray[np.bool_]]
 
 _BLOCK = 1 << 18  # votes at a time, so that temporary arrays in double precision stay small
 

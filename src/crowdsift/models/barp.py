@@ -1,9 +1,7 @@
 """BARP: workers with a bias for classes of items."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +10,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
 from crowdsift.numeric.likelihoods import sigmoid
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 
 @dataclass(frozen=True)

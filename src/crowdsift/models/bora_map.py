@@ -1,10 +1,8 @@
 """Boltzmann-rational workers by maximum a posteriori: the fastest method for many votes."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +18,7 @@ from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.ep.terms.features import MAX_DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
-
-if TYPE_CHECKING:
-    from crowdsift.votes.item_features import ItemFeatures
+from crowdsift.votes.item_features import ItemFeatures
 
 
 class BoltzmannModel(Model):

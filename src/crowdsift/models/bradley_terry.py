@@ -1,9 +1,7 @@
 """Bradley and Terry (1952), penalised: every worker counts the same."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +13,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
 from crowdsift.solvers.slopes import CommonSlope
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,13 @@
 """Coefficients of workers for covariates of votes, with their uncertainty."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 
+from crowdsift.numeric import Vector
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.covariates import SIDE
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
 
 _CHUNK = 4_096  # votes processed at a time
 
@@ -42,7 +38,7 @@ class CovariateEstimate:
     by_items: tuple[str, ...] = ()
     nothing: tuple[str, ...] = ()
 
-    def of(self, count: int) -> CovariateEstimate:
+    def of(self, count: int) -> Self:
         rows = ("mean", "sd", "points", "covariance")
         return replace(self, **{name: getattr(self, name)[:count] for name in rows})
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.engines.base import Facts
+from crowdsift.engines.kinds import Operator
+from crowdsift.numeric import Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import Facts
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,12 @@
 """Positions of items and weights of workers, for votes with more than one dimension."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 
 class Trial(NamedTuple):
@@ -55,21 +51,21 @@ class DimensionEstimate:
         """Return the number of dimensions."""
         return int(self.positions.shape[1])
 
-    def of(self, count: int) -> DimensionEstimate:
+    def of(self, count: int) -> Self:
         return self.by_worker(slice(count))
 
-    def by_worker(self, rows: slice | NDArray[np.intp]) -> DimensionEstimate:
+    def by_worker(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return the estimate with these rows of workers, in the given order."""
         names = ("weights", "weight_covariance", "distinct")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def recoded(self, item: NDArray[np.intp], worker: NDArray[np.intp]) -> DimensionEstimate:
+    def recoded(self, item: NDArray[np.intp], worker: NDArray[np.intp]) -> Self:
         """Return the estimate with these rows of items and workers; -1 stands for one without votes."""
         found = self.with_strangers().by_worker(worker)
         names = ("positions", "position_covariance", "component_size")
         return replace(found, **{name: getattr(found, name)[item] for name in names})
 
-    def with_strangers(self) -> DimensionEstimate:
+    def with_strangers(self) -> Self:
         """Return the estimate with an added last worker and last item without votes, of code -1."""
         own, D = self.weights[:1], self.count
         more = {
@@ -83,7 +79,7 @@ class DimensionEstimate:
         joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), row]) for name, row in more.items()}
         return replace(self, **joined)
 
-    def mirrored(self) -> DimensionEstimate:
+    def mirrored(self) -> Self:
         """Return the estimate with the sign of axis 0 reversed."""
         sign = np.ones(self.count)
         sign[0] = -1.0

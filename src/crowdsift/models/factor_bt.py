@@ -1,9 +1,7 @@
 """FactorBT: a vote follows the scores, or else known nuisance features such as the side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +10,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
 from crowdsift.numeric.likelihoods import sigmoid
-
-if TYPE_CHECKING:
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 SIDE = "side"
 

@@ -1,23 +1,19 @@
 """Estimates from features of items: weights, shares, and scores of items without votes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.models.base import Estimate
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision
+from crowdsift.numeric import Vector
+from crowdsift.solvers.ep.items import ItemsState
+from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.terms.features import DensePrior, FeaturePrior, WeightPosterior
-
-if TYPE_CHECKING:
-    from crowdsift.models.base import Estimate
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.items import ItemsState
-    from crowdsift.solvers.ep.state import Propagation
-    from crowdsift.solvers.feature_map import FeatureMode
-    from crowdsift.votes.item_features import ItemFeatures
+from crowdsift.solvers.feature_map import FeatureMode
+from crowdsift.votes.item_features import ItemFeatures
 
 __all__ = ["FeatureEstimate", "WeightPosterior", "with_feature_estimate"]
 
@@ -66,7 +62,7 @@ class FeatureEstimate:
         factor = factor / self.size
         return factor * self.weights.mean, factor * np.sqrt(self.weights.variances())
 
-    def mirrored(self) -> FeatureEstimate:
+    def mirrored(self) -> Self:
         """Return the estimate for scores with reversed sign."""
         return replace(self, weights=self.weights._replace(mean=0.0 - self.weights.mean))
 

@@ -1,10 +1,8 @@
 """The shared part of penalised likelihood methods with parameters of workers."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,13 +10,11 @@ from crowdsift.engines.base import Engine, required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.covariance import ScorePrecision
+from crowdsift.numeric import Vector
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.newton import minimise
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 # Largest initial parameter of a worker: beyond this, votes could not move it in double precision.
 _MOST = 1e3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,16 @@ from crowdsift.checks.statistics import FitStatistics, fit_statistics
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.items import read_gold
+from crowdsift.models import Model
 from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.results.build import side_shares
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.fit import Fit
 from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.reasons import Reason, random_level, reasons
+from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons, parts
-
-if TYPE_CHECKING:
-    from crowdsift.models import Model
-    from crowdsift.results.fit import Fit
-    from crowdsift.results.tables import Table
 
 # The verdicts in the order of a report, and those whose votes are doubtful.
 VERDICTS = ("reliable", "weak", "distinct", "undecided", "random", "one-sided", "adversarial")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 from crowdsift.checks.joint import win_matrix
 from crowdsift.checks.leftout import Calibration, Without
 from crowdsift.fitting.refit import ranks_over_updates
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import MOST_ITEMS, VERDICTS, Facts, Population
+from crowdsift.results.fit import Fit
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import abbreviated, count, item_label, label, many, percent, shortened
 
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-
-    Drawn = Callable[[float], str]  # SVG of a figure for a screen width
+Drawn = Callable[[float], str]  # SVG of a figure for a screen width
 
 _MANY_DOTS = 5_000  # dots above which a cloud is drawn on a coarser grid
 WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it

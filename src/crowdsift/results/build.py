@@ -1,18 +1,19 @@
 """Make a `Fit` from an estimate: tables of items and workers, summary, posterior."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.io.items import Gold
+from crowdsift.models import Estimate, Model
 from crowdsift.models.base import SavedSites, SignSupport, WorkerEstimate, WorkerPoints
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import (
     LEVEL,
     half_width,
@@ -42,11 +43,6 @@ from crowdsift.results.verdicts import (
 from crowdsift.votes.comparisons import Comparisons, Tally, parts, tally, tally_of
 from crowdsift.votes.labels import as_column, context_names, context_parts
 from crowdsift.votes.outcomes import tie_rates
-
-if TYPE_CHECKING:
-    from crowdsift.io.items import Gold
-    from crowdsift.models import Estimate, Model
-    from crowdsift.numeric import Vector
 
 
 @dataclass(frozen=True, eq=False)

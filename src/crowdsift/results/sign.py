@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.io.items import Gold
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import normal_share
-from crowdsift.votes.comparisons import parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from crowdsift.io.items import Gold
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons, parts
 
 THIN = log(19.0)  # log odds at which a sign is right with 95 %
 _PAIRS = 5_000  # pairs drawn to estimate how often the order of a pair is right

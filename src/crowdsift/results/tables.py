@@ -1,16 +1,13 @@
 """A small immutable table: columns by name, and conversion to CSV, JSON and data frames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from crowdsift.votes.source import Backend
+from crowdsift.votes.source import Backend
 
 _SHOWN, _LONGEST = 10, 32  # printed rows, and characters per cell
 _QUOTED = re.compile('[,"\r\n]')  # characters that need quotes in a CSV field

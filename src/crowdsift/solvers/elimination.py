@@ -1,19 +1,15 @@
 """Penalised likelihoods as functions of the scores alone: parameters of workers are at their optimum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from crowdsift.engines.base import Curvature, Engine, required
+from crowdsift.engines.kinds import Operator
+from crowdsift.numeric import Vector
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
-
-if TYPE_CHECKING:
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
 
 _STAGE_TOLERANCE = 1e-6  # largest entry of the gradient at the end of a stage
 _EM_STEPS, _EM_ENOUGH = 100, 0.01  # most steps of EM; largest entry of the gradient at which Newton takes over

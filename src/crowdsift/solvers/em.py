@@ -1,20 +1,15 @@
 """Pólya-Gamma expectation maximisation by alternating closed forms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import EM, EStep
 from crowdsift.engines.fused import FusedEStep
+from crowdsift.numeric import Vector
+from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.items import arbitrary
 from crowdsift.solvers.ep.workers import Anderson
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import EM, EStep
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import StoppingRule
 
 # The linear solves are more accurate than the last outer step by this factor, within the bounds. A fixed relative
 # tolerance would move the fixed point; this one vanishes with the step.

@@ -6,27 +6,20 @@ Laplacian L of the votes' curvature in the scores -V - ½log|L + C⁻¹| - ½log
 curvature of every slope.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, Profile, required
 from crowdsift.engines.grid import SiteSystem
+from crowdsift.numeric import Vector
 from crowdsift.numeric.roots import Bracket, find_root
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.terms.features import DensePrior
+from crowdsift.solvers.ep.terms.features import DensePrior, Matrix
 from crowdsift.solvers.slopes import minimise_with_slopes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from crowdsift.engines.base import Engine, Profile
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.terms.features import Matrix
 
 _MOST_ALTERNATIONS = 60  # most alternations between a mode and a step of the shares
 _REST = 1e-3  # change of the shares below which they count as converged

@@ -1,18 +1,13 @@
 """Newton's method in a trust region: the objective never rises, convex or not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import StoppingRule
-
+from crowdsift.solvers.convergence import StoppingRule
 
 # relative change of the value that counts as rounding; most such steps while the measure does not halve
 _LAST_DIGIT, _MAX_IDLE = 2.0**-52, 10
@@ -36,7 +31,7 @@ class NewtonStep(NamedTuple):
         tolerance: float,
         correct: Callable[[Vector, Vector], None] | None = None,
         shift: float = 0.0,
-    ) -> NewtonStep:
+    ) -> Self:
         """Solve for the step with that gradient and Hessian + shift·I, within the radius."""
         solved = conjugate_gradient(
             multiply, -gradient, diagonal, tolerance=tolerance, shift=shift, radius=radius, correct=correct

@@ -1,19 +1,15 @@
 """The logistic model with workers' slopes as a function of the scores alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from crowdsift.engines.base import Engine, Profile, SlopePrior, required
+from crowdsift.numeric import Vector
 from crowdsift.numeric.roots import expand_bracket, find_root
+from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import StoppingRule
 
 
 class ScorePrior(Protocol):

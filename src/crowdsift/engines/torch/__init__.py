@@ -6,10 +6,10 @@ With TRITON_INTERPRET=1 Triton's interpreter runs the kernels on the CPU: slow, 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.engines.torch.counts import TorchCounts
@@ -20,12 +20,8 @@ from crowdsift.engines.torch.grid import TorchGrid
 from crowdsift.engines.torch.likelihood import TorchLikelihood
 from crowdsift.engines.torch.slopes import TorchSlopes
 from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import by_context
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["TorchEngine", "engine"]
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 
 from crowdsift.engines.base import Tally
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.vectors import to_host
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 
 
 class TorchCounts:

@@ -1,20 +1,14 @@
 """Choose the device, predict its memory use, and say what to do if it cannot be used."""
 
-from __future__ import annotations
-
 import gc
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 
 from crowdsift.errors import RequestError, ResourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 # Bytes that the engine holds per vote, and those that the sites of sift add if each pair is compared once: index and
 # sort order of pairs, sites before and after a pass, weights, variances and messages.

@@ -6,24 +6,19 @@ checks convergence once, at its end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.base import ItemSystem
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_solve import Problem, Recorded, begin_solve, item_index, one_step
 from crowdsift.engines.torch.vectors import to_host
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 
 # Up to these sizes an M-step spends most of its time launching kernels, so it is recorded as a graph.
 _MAX_RECORDED_VOTES, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from numpy.typing import NDArray
+from torch import Tensor
 
+from crowdsift.engines.grid import WorkerTypes
 from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sites import TorchSites
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.vectors import to_host
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from crowdsift.engines.grid import WorkerTypes
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 
 # Up to these numbers of items a dense inverse is as fast as the sparse one of the CPU engine: _DENSE_ITEMS if the call
 # may be costly, _FEW_ITEMS if it must be cheap. So both engines choose the same method.

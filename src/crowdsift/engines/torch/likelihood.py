@@ -1,23 +1,15 @@
 """Likelihoods with parameters of workers, on a device."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 
 from crowdsift.engines.base import Curvature
-from crowdsift.engines.torch.links import LIKELIHOODS
+from crowdsift.engines.torch.links import LIKELIHOODS, Derivatives
 from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.vectors import to_host
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.torch.links import Derivatives
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 
 _AT_ONCE = 1024  # workers whose second derivatives are decomposed in one call
 

@@ -1,18 +1,14 @@
 """The likelihoods of `tests/reference_engine/links.py` on tensors, with their derivatives."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    Link = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-    Likelihood = Callable[[Tensor, Tensor, Tensor, Tensor], "Derivatives"]
+Link = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+Likelihood = Callable[[Tensor, Tensor, Tensor, Tensor], "Derivatives"]
 
 
 class Derivatives(NamedTuple):

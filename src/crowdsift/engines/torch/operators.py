@@ -1,25 +1,19 @@
 """Matrices over items that live on the device, and their solves there."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crowdsift.engines.kinds import Solution, WeightedPairs
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_pairs import laplacian_diagonal, laplacian_product
 from crowdsift.engines.torch.triton_solve import GraphSolver
 from crowdsift.engines.torch.vectors import DeviceVector, on_device, to_device, to_host, to_solver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # Steps of conjugate gradients between two checks of the residual, for which a GPU must wait.
 _STEPS = 8

@@ -1,25 +1,20 @@
 """The pairs of items that votes compare: their weights, posteriors and messages, on a device."""
 
-from __future__ import annotations
-
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, PairVariances, SiteSystem
 from crowdsift.engines.torch.operators import PairLaplacian
+from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.triton_bp import FAR_ABOVE, PairMessages
 from crowdsift.engines.torch.triton_pairs import pair_posteriors, pair_sums, received, sweep
 from crowdsift.engines.torch.vectors import to_host, to_solver
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.torch.rows import SiteRows
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # With more pairs than this, values per pair are in single precision.
 _MAX_DOUBLE_PAIRS = 20_000_000

@@ -1,43 +1,40 @@
 """The sites of one run of expectation propagation, on a device."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crowdsift.engines.fused import ReliabilitySummary
-from crowdsift.engines.grid import LEAST_DENOMINATOR, SiteUpdate, TypePosteriors, VoteSites
+from crowdsift.engines.grid import (
+    LEAST_DENOMINATOR,
+    Messages,
+    PairPosteriors,
+    PairVariances,
+    SidePrior,
+    SitePass,
+    SiteSystem,
+    SiteUpdate,
+    TypePosteriors,
+    VoteSites,
+    WorkerPoints,
+    WorkerPriors,
+    WorkerTypes,
+)
 from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.pairs import PairState
+from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.triton_grid import GridPasses, SiteState
 from crowdsift.engines.torch.types import TypeState
 from crowdsift.engines.torch.vectors import to_device, to_host, to_solver
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 from crowdsift.numeric.threads import available_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor
-
-    from crowdsift.engines.grid import (
-        Messages,
-        PairPosteriors,
-        PairVariances,
-        SidePrior,
-        SitePass,
-        SiteSystem,
-        WorkerPoints,
-        WorkerPriors,
-        WorkerTypes,
-    )
-    from crowdsift.engines.torch.rows import SiteRows
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
 
 _NUMBERS = 1 << 25  # numbers of workers and types processed at a time
 
@@ -213,7 +210,7 @@ class TorchSites:
         if grids:
             self._types.rescale(scale)
 
-    def copy(self) -> TorchSites:
+    def copy(self) -> Self:
         clone = copy(self)
         clone._pairs, clone._types = self._pairs.copy(), self._types.copy()
         return clone

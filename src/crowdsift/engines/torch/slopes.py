@@ -3,13 +3,12 @@
 All is in double precision; a program of a Triton kernel processes one worker, or one block of votes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.base import Profile, ScoreCurvature, SlopePrior
 from crowdsift.engines.torch.links import logistic
@@ -17,12 +16,8 @@ from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_pairs import laplacian_diagonal
 from crowdsift.engines.torch.vectors import to_solver
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 
 # With more votes than this, the Hessian holds its numbers in single precision.
 _MAX_DOUBLE_VOTES = 50_000_000

@@ -6,16 +6,12 @@ overflow, so that the rounding of a value is at most 2⁻⁶² of the largest po
 precision.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 _PART = 1 << 26  # values converted to integers at a time
 

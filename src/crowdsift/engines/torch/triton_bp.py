@@ -4,20 +4,16 @@ A sweep changes messages in place, since a pair reads its own messages only; sum
 after convergence detect it and do nothing, so the host checks once for several sweeps.
 """
 
-from __future__ import annotations
-
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.triton_pairs import add_runs
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _BLOCK = 1024
 FAR_ABOVE = 1024.0  # multiple of the largest weight above which no message belongs to a proper Gaussian
@@ -133,7 +129,7 @@ class PairMessages:
         self._down = torch.ones(1, dtype=torch.float64, device=device)
         self._usual = 4  # sweeps of the last call
 
-    def copy(self) -> PairMessages:
+    def copy(self) -> Self:
         """Return an independent copy."""
         clone = copy(self)
         clone._to, clone._sums = [x.clone() for x in self._to], self._sums.clone()

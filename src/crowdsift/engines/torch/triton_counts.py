@@ -7,22 +7,17 @@ pass; counts are sums over it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.torch.triton_solve import Recorded
 from crowdsift.engines.torch.triton_types import adaptive_level, place_among
-
-if TYPE_CHECKING:
-    from weakref import ReferenceType
-
-    from torch import Tensor
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 _PROGRAMS = 1024  # most programs that add up counts
 _NUMBERS = 2048  # numbers of workers and types that a program holds at once

@@ -4,18 +4,12 @@ Sums are multiples of a power of two in integers of 64 bits, as in `sums`: atomi
 same bytes in any order.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.torch.sums import FixedPoint
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _BLOCK = 1024
 

@@ -8,19 +8,16 @@ convergence they do nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from crowdsift.engines.torch.vectors import to_device
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 _EACH = 8  # steps per graph
 _BLOCK, _WARPS = 4096, 16

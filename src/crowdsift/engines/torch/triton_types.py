@@ -3,16 +3,12 @@
 One program per worker, in double precision and with sums in a fixed order.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 
 @triton.jit

@@ -1,22 +1,17 @@
 """Workers and their types on a device: points of the grid, messages, posteriors over types."""
 
-from __future__ import annotations
-
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from crowdsift.engines.grid import WorkerPriors, WorkerTypes
 from crowdsift.engines.torch.triton_counts import CountRoom, TypeMatrices
 from crowdsift.engines.torch.triton_types import Posterior, posterior, refined
 from crowdsift.engines.torch.vectors import to_device
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.grid import WorkerPriors, WorkerTypes
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # NARROW, SPAN and SLACK of `engines.dense`.
 CONSTANTS = 1.0, 7.0, 0.15

@@ -8,18 +8,15 @@ the host, with the same result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # Vectors with at least this number of entries stay on the device; with fewer, launching a kernel takes longer than the
 # operation on the host.

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from crowdsift.engines.base import CountedVotes
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.vectors import to_device
 from crowdsift.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 _STAGE = 1 << 24  # numbers copied at a time
 _PART = {"cpu": 1 << 20, "cuda": 1 << 25}  # votes for which a pass holds temporary values at a time

@@ -1,18 +1,14 @@
 """The prior of item scores, and the variances of items and compared pairs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.fused import FusedSites
 from crowdsift.engines.grid import Factoriser, GridSites, PairPosteriors, PairVariances, SiteSystem
-
-if TYPE_CHECKING:
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
+from crowdsift.engines.kinds import Operator
+from crowdsift.numeric import Vector
 
 # Belief propagation stops when messages change by at most this times the diagonal, or after this many sweeps. While
 # scores still move, the tolerance is this share of their last change.

@@ -7,16 +7,13 @@ as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + b
 Gibbs sampling in parallel chains; moments of r are averages of its exact conditional ones.
 """
 
-from __future__ import annotations
-
 from math import lgamma, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 # Priors for scores of variance 1: σ_p and √s_j are half-Cauchy of scale _SHARED and _OWN, and c ~ N(1, _SLOPE²).
 _SHARED, _OWN, _SLOPE = 0.5, 0.25, 0.5

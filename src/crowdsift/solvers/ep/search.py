@@ -1,11 +1,9 @@
 """Search over starting points, families of worker types and terms by evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -13,14 +11,12 @@ import numpy as np
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SitePass, WorkerTypes
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
+from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms import TERMS, compatible
 from crowdsift.solvers.ep.terms.base import alike, far_behind, simpler_unless_worse
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior, population_to
-
-if TYPE_CHECKING:
-    from crowdsift.solvers.convergence import Progress
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: of runs that differ by less, the one with the first start is taken

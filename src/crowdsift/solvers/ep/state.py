@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ from crowdsift.engines.grid import (
     SiteSystem,
     WorkerTypes,
 )
+from crowdsift.numeric import Vector
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod, learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.covariates import Design
+from crowdsift.votes.covariates import Design
 
 _STAGE_ONE = 1e-3  # change of standardised scores that ends stage 1; only in stage 2 may precisions be negative
 # Steps of learning π within an iteration, and its tolerance as a share of the last change of scores. While scores still

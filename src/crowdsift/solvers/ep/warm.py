@@ -5,25 +5,19 @@ may change the decision, and the result must equal that of a run from the beginn
 again.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.grid import GridSites, SitePass, VoteSites, WorkerTypes
+from crowdsift.numeric import Vector
+from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.search import with_terms
 from crowdsift.solvers.ep.state import Propagation, SavedSites, Settings, WarmStart
 from crowdsift.solvers.ep.terms.base import clearly_better, simpler_unless_worse
 from crowdsift.solvers.ep.terms.pair_effect import PairEffect
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import Progress
 
 # A tolerance is a root mean square, and the remaining distance is less than the last step: the largest change of a
 # score is at most this many tolerances.

@@ -15,17 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from crowdsift.engines.base import Engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, SiteUpdate, WorkerTypes, mirrored
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Vector
 from crowdsift.numeric.random_effects import RandomEffects, mean_at, within_reach
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
-    from crowdsift.numeric import Vector
 
 
 class Anderson:

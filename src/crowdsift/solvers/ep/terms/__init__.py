@@ -3,11 +3,10 @@
 A new term is one new file with one class, and one line in `TERMS`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from crowdsift.errors import RequestError
+from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 from crowdsift.solvers.ep.terms.boards import PartialPooling
 from crowdsift.solvers.ep.terms.contexts import Contexts
@@ -16,11 +15,6 @@ from crowdsift.solvers.ep.terms.dependent import DependentVotes
 from crowdsift.solvers.ep.terms.dimensions import Dimensions
 from crowdsift.solvers.ep.terms.features import Features
 from crowdsift.solvers.ep.terms.pair_effect import PairEffect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from crowdsift.solvers.ep.state import Settings
 
 __all__ = ["TERMS", "compatible", "exclusion", "refuse_combinations"]
 

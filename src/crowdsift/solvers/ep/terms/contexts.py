@@ -12,25 +12,31 @@ from copy import copy, deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import ContextEngine, required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import SidePrior, SitePass, SiteUpdate, TypePosteriors, WorkerPoints, WorkerPriors, mirrored
+from crowdsift.engines.grid import (
+    GridSites,
+    PairVariances,
+    SidePrior,
+    SitePass,
+    SiteUpdate,
+    TypePosteriors,
+    WorkerPoints,
+    WorkerPriors,
+    WorkerTypes,
+    mirrored,
+)
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import deposit
 from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 from crowdsift.solvers.ep.items import Factorisation
-from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import ContextEngine
-    from crowdsift.engines.grid import GridSites, PairVariances, WorkerPoints, WorkerTypes
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Settings
 
 MAX_CONTEXT_NUMBERS = 20_000_000  # most types of workers in contexts
 _MIN_VOTES = 3.0  # votes of a worker in a context: fewer carry too little information

@@ -6,35 +6,35 @@ type has its coefficients (`WorkerLaplace`): a worker that cares less for qualit
 votes alone do not settle which.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.engines.covariates import CovariatePasses, CovariateVotes, TypeValues
 from crowdsift.engines.dense import DenseOperator, TypeTable
-from crowdsift.engines.grid import LEAST_DENOMINATOR, PairVariances, SiteSystem, SiteUpdate, TypePosteriors
-from crowdsift.engines.kinds import WeightedPairs
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.engines.grid import (
+    LEAST_DENOMINATOR,
+    GridSites,
+    PairVariances,
+    SitePass,
+    SiteSystem,
+    SiteUpdate,
+    TypePosteriors,
+    WorkerPriors,
+    WorkerTypes,
+)
+from crowdsift.engines.kinds import Operator, WeightedPairs
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.solvers.ep.state import KeptCovariates, Propagation
+from crowdsift.solvers.ep.state import KeptCovariates, Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 from crowdsift.solvers.ep.workers import WorkerPrior
-from crowdsift.votes.covariates import SIDE
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.covariates import SIDE, Design
 from crowdsift.votes.graph import pair_keys
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.grid import GridSites, SitePass, WorkerPriors, WorkerTypes
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Settings
-    from crowdsift.votes.comparisons import Comparisons
-    from crowdsift.votes.covariates import Design
 
 _SMALL = 1e-6  # variance in T below which workers are treated as equal
 # Types with a lower posterior are skipped, except in the first passes and every few passes.
@@ -285,7 +285,7 @@ class Elimination:
         given = self.root[:, None] * self.M * self.root
         return JointPosterior(S, together, given + np.einsum("skp,skq->spq", J, together), given)
 
-    def transformed(self, factor: float) -> Elimination:
+    def transformed(self, factor: float) -> Self:
         """Return the elimination for scores divided by the factor; a negative one reverses them."""
         K, precision, X = self.n_items, self.precision.copy(), self.X.copy()
         precision[:K, K:] *= factor
@@ -588,7 +588,7 @@ class CovariateSites:
         if grids:
             self.types.rescale(scale)
 
-    def copy(self) -> CovariateSites:
+    def copy(self) -> Self:
         """Return a copy that shares arrays, since arrays are replaced and never changed."""
         clone = copy(self)
         clone.types = copy(self.types)

@@ -16,29 +16,21 @@ the algebra of the pair effect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
-from crowdsift.engines.grid import PairVariances
+from crowdsift.engines.base import Engine, required
+from crowdsift.engines.grid import PairVariances, SiteSystem
+from crowdsift.numeric import Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
-from crowdsift.solvers.ep.items import MIN_EFFECT, Factorisation, ItemPrior, scoring_step
-from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.convergence import Progress
+from crowdsift.solvers.ep.items import MIN_EFFECT, Factorisation, ItemPrior, ItemsState, scoring_step
+from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart
 from crowdsift.solvers.ep.terms.base import Exclusion, Term, keep_if_evidence
 from crowdsift.solvers.ep.workers import PopulationSide
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import SiteSystem
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.items import ItemsState
-    from crowdsift.solvers.ep.state import Settings, WarmStart
 
 _START_VARIANCE = 0.1  # initial s
 

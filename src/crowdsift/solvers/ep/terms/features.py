@@ -6,37 +6,27 @@ scale is held as without features. Items then have the precision L + C⁻¹ inst
 0, (L + C⁻¹)1 = 1/s·1, and the level of the scores stays independent of everything else, with the variance s/K.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.engines.fused import pair_distances, solve_rows
-from crowdsift.engines.grid import PairVariances, SitePass
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.engines.grid import PairVariances, SitePass, SiteSystem
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.numeric.threads import dense_algebra
 from crowdsift.solvers.ep.items import ItemPrior, ItemsState, loopy_bp
-from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.summaries import SMALLEST, class_evidence, typical_reliability
 from crowdsift.solvers.ep.terms.base import Term, alike, far_behind
 from crowdsift.solvers.ep.terms.contexts import ContextSites
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import SiteSystem
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Settings
-
-    Matrix = NDArray[np.floating]
+Matrix = NDArray[np.floating]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _CLEAR = 0.5  # mean square of scores, 1 before any vote, above which votes determine them
@@ -203,7 +193,7 @@ class FeaturePrior(ItemPrior):
         parts = [np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)]
         return np.concatenate(parts, axis=1)
 
-    def fresh(self) -> FeaturePrior:
+    def fresh(self) -> Self:
         """Return a prior with the same blocks, before its shares are learned."""
         return type(self)(self.blocks)
 
@@ -355,7 +345,7 @@ class LowRankPrior(FeaturePrior):
         self._made: tuple[Vector, Vector] | None = None  # shares and degrees with which T was computed
         self._fresh = False
 
-    def fresh(self) -> LowRankPrior:
+    def fresh(self) -> Self:
         """Return a prior with the same blocks, which are not copied; see the base class."""
         other = copy(self)
         FeaturePrior.__init__(other, self.blocks)

@@ -1,18 +1,13 @@
 """Pair effect: votes on the same pair share an effect beyond the scores of its items."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import MAX_EFFECT, MIN_EFFECT
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
-
-if TYPE_CHECKING:
-    from crowdsift.solvers.ep.state import Propagation, Settings
 
 _MIN_REPEATS = 0.1  # least share of votes that repeat a pair
 
