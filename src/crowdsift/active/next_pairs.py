@@ -1,7 +1,5 @@
 """The next questions in one call: new comparisons, or second opinions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A new model is one new file and one line here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 from typing import Any

@@ -255,8 +255,9 @@ class Model(ABC):
 
     def __post_init__(self) -> None:
         for entry in fields(self):
-            if str(entry.type) in _TYPES:  # others are the model's own to check
-                object.__setattr__(self, entry.name, self._checked(entry.name, str(entry.type)))
+            kind = getattr(entry.type, "__name__", str(entry.type))  # a type, or its name if annotations are postponed
+            if kind in _TYPES:  # others are the model's own to check
+                object.__setattr__(self, entry.name, self._checked(entry.name, kind))
 
     def _checked(self, name: str, kind: str) -> Any:
         """Return a hyper-parameter as its type; raise an error for a wrong type or a value outside its range."""

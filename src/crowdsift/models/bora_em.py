@@ -3,8 +3,6 @@
 "Finding the Signal in the Spam: Jointly Learning Rewards and Worker Reliability from Pairwise Comparisons", UAI 2026.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

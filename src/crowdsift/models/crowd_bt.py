@@ -1,7 +1,5 @@
 """CrowdBT: every worker votes truthfully with its own probability."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Points of a fit that need attention: a kind for programs, a sentence for people."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

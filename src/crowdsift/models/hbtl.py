@@ -1,7 +1,5 @@
 """HBTL: heterogeneous workers, bounded reliabilities."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """HTCV: heterogeneous workers in Thurstone's case V."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Figures in words, the same everywhere in a report. Halves are rounded up, not to even, as in the page's script."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from math import floor
