@@ -1,6 +1,6 @@
 """What `crowdsift ask` promises: replays of recorded votes, plans, load, and kills.
 
-Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--data NAME] [--most N]``.
+Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--first SEED] [--data NAME] [--most N]``.
 
 ``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer
 is a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after
@@ -136,20 +136,20 @@ def _cached(name: str) -> Any:
     return _known[name]
 
 
-def replay(names: list[str], runs: int, goals: list[str], processes: int, most: int = MOST) -> None:
-    """Replay studies and print what they needed."""
+def replay(names: list[str], seeds: range, goals: list[str], processes: int, most: int = MOST) -> None:
+    """Replay a study for each seed and print what they needed."""
     with ProcessPoolExecutor(processes) as pool:
         for name in names:
             for goal in goals:
                 mean = {}
                 for arm in ("chosen", "random"):
                     begin = time.perf_counter()
-                    found = list(pool.map(partial(_replayed, name, goal, arm, most), range(runs)))
+                    found = list(pool.map(partial(_replayed, name, goal, arm, most), seeds))
                     votes = np.array([each[0] for each in found])
                     wrong = sum(each[1] for each in found)
                     mean[arm] = votes.mean()
                     print(
-                        f"{name:8s} {goal:6s} {arm:7s} wrong {wrong:3d} of {runs}; votes: mean "
+                        f"{name:8s} {goal:6s} {arm:7s} wrong {wrong:3d} of {len(seeds)}; votes: mean "
                         f"{votes.mean():7.1f}, median {np.median(votes):6.0f}, 90 % "
                         f"{np.quantile(votes, 0.9):6.0f}; unsettled {int((votes >= most).sum())}; "
                         f"{time.perf_counter() - begin:.0f} s",
@@ -183,13 +183,13 @@ def _planned(seed: int) -> tuple[int, int, int, int] | None:
     return low, middle, high, votes - BEFORE
 
 
-def plans(runs: int, processes: int) -> None:
-    """Print how often the need was in the interval, in the first `runs` studies that are not settled at the outset."""
+def plans(runs: int, first: int, processes: int) -> None:
+    """Print how often the need was in the interval, in `runs` studies that are not settled at the outset."""
     with ProcessPoolExecutor(processes) as pool:
         found: list[tuple[int, int, int, int]] = []
         tried = 0
         while len(found) < runs:
-            seeds = range(tried, tried + 4 * processes)
+            seeds = range(first + tried, first + tried + 4 * processes)
             found += [each for each in pool.map(_planned, seeds) if each is not None]
             tried += len(seeds)
             low, middle, high, need = np.array(found[:runs]).T
@@ -290,15 +290,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("replay", "plan", "load", "kills"))
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--goals", nargs="*", default=["first", "top-3"])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--most", type=int, default=MOST, help="where replays end, settled or not")
     given = parser.parse_args()
     if given.what == "replay":
-        replay(given.data, given.runs, given.goals, given.processes, given.most)
+        seeds = range(given.first, given.first + given.runs)
+        replay(given.data, seeds, given.goals, given.processes, given.most)
     elif given.what == "plan":
-        plans(min(given.runs, 100), given.processes)
+        plans(min(given.runs, 100), given.first, given.processes)
     elif given.what == "load":
         load()
     else:

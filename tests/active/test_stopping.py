@@ -198,6 +198,17 @@ def test_a_bad_plan_is_refused_before_anything_is_said(tmp_path, words):
     assert not done.stdout
 
 
+def test_a_plan_of_one_item_assumes_nothing_before_it_is_refused(tmp_path):
+    (tmp_path / "items.csv").write_text("item\na\na\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "plan", "items.csv"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "crowdsift: error: at least two items are needed; give votes, or items\n",
+    )
+
+
 def test_a_plan_is_made_within_one_context():
     votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": [1, 1], "prompt": [1, 2]}
     for given in (crowdsift.read(votes, by="prompt"), crowdsift.fit(votes, by="prompt")):

@@ -23,9 +23,11 @@ from pathlib import Path
 import pytest
 from benchmarks.ask_server import Client, Server
 from hostile import HOSTILE
+from starlette.exceptions import HTTPException as StarletteError
+from starlette.requests import Request
 
 import crowdsift
-from crowdsift.ask.app import Limiter
+from crowdsift.ask.app import Application, Limiter
 from crowdsift.ask.items import read_items, safe_html
 from crowdsift.ask.questions import Chooser, Question, opened
 from crowdsift.ask.serve import issue_links, open_study
@@ -267,6 +269,38 @@ def test_options_are_refused_before_a_file_is_made(tmp_path, items, given, messa
     assert not (tmp_path / "study.sqlite").exists()
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("a,z\n", "row 1, column 'loser': the item 'z' is not among the items"),
+        ("a,b\nc,c\n", "row 2: the item 'c' is compared with itself"),
+        ("a,b\nb,a\n", "row 2: the gold contradicts row 1"),
+        ("a,b\nb,c\nc,a\n", "is a cycle"),
+        ("", "no gold pairs"),
+    ],
+)
+def test_gold_that_no_order_satisfies_is_refused(tmp_path, items, rows, message):
+    gold = tmp_path / "gold.csv"
+    gold.write_text(f"winner,loser\n{rows}")
+    with pytest.raises(InputError, match=message):
+        open_study(tmp_path / "study.sqlite", str(items), {}, str(gold))
+    assert not (tmp_path / "study.sqlite").exists()
+
+
+def test_a_study_keeps_the_gold_that_it_began_with(tmp_path, items):
+    gold, other, path = tmp_path / "gold.csv", tmp_path / "other.csv", tmp_path / "study.sqlite"
+    gold.write_text("winner,loser\nd,a\nb,c\nd,a\n")
+    other.write_text("winner,loser\na,d\n")
+    open_study(path, str(items), {}, str(gold)).close()
+    for named in (None, str(items)):
+        again = open_study(path, named, {}, str(gold))
+        names = again.items
+        assert sorted((names[a], names[b]) for a, b in again.gold) == [("b", "c"), ("d", "a")]
+        again.close()
+        with pytest.raises(RequestError, match="this study has other gold"):
+            open_study(path, named, {}, str(other))
+
+
 # --- questions ----------------------------------------------------------------------------------
 
 
@@ -315,6 +349,35 @@ def test_rates_are_limited():
     limiter = Limiter(rate=0.001, burst=3)
     assert [limiter.allow("a") for _ in range(5)] == [True, True, True, False, False]
     assert limiter.allow("b")
+
+
+class Digest(bytes):
+    """A digest that may not be compared byte by byte, which takes longer the more bytes agree."""
+
+    def __eq__(self, other):
+        raise AssertionError("compared in a time that depends on the bytes")
+
+    __ne__ = __eq__
+    __hash__ = bytes.__hash__
+
+
+def test_tokens_are_compared_in_constant_time(store, monkeypatch):
+    tokens = {name: name * 30 for name in "oi"}
+    application = Application(store, *(Digest(token_digest(each)) for each in tokens.values()))
+    owner, invited, stranger = (
+        Request({"type": "http", "headers": [(b"authorization", f"Bearer {each}".encode())]})
+        for each in (*tokens.values(), "x" * 30)
+    )
+    application._require_owner(owner)
+    for request in (invited, stranger):
+        with pytest.raises(StarletteError, match="does not open the study"):
+            application._require_owner(request)
+    assert [application._is_invited(each) for each in (owner, invited, stranger)] == [False, True, False]
+    compared = []
+    monkeypatch.setattr("hmac.compare_digest", lambda *pair: compared.append(pair) or pair[0] == pair[1])
+    text = Question(1, 2, 3, "n", 2_000_000_000).signed("key")
+    assert opened(text[:-1] + "g", "key") is None
+    assert compared == [(text.partition(".")[2][:-1] + "g", text.partition(".")[2])]
 
 
 # --- the server ---------------------------------------------------------------------------------
@@ -392,6 +455,23 @@ def test_what_is_refused(server):
     assert open_link.call("/api/join", {"name": " "})[0] == 422
     assert open_link.call("/api/join", {"name": "=HYPERLINK()"})[0] == 422
     assert open_link.call("/api/judge")[1]["join"] is True
+
+
+def test_a_server_limits_guesses_and_the_requests_of_a_judge(tmp_path, items):
+    server = Server(tmp_path, "items.csv")
+    try:
+        ann, bob = joined(server, "ann"), joined(server, "bob")
+        asked = [ann.call("/api/judge")[0] for _ in range(80)]
+        assert asked[:30] == [200] * 30
+        assert 429 in asked
+        assert bob.vote()  # others are served
+        guess = Client(server.port, "x" * 43)
+        guessed = [guess.call("/api/study")[0] for _ in range(100)]
+        assert guessed[:30] == [403] * 30
+        assert guessed.count(429) > 20
+        assert Client(server.port, server.owner).call("/api/study")[0] == 200
+    finally:
+        server.stop()
 
 
 def test_a_withdrawn_judge_is_gone(server):

@@ -15,11 +15,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crowdsift.active.stopping import Goal, checked_confidence
 from crowdsift.ask.items import read_items, require_packages
 from crowdsift.ask.store import Store, create_study, token_digest
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.items import read_pair_queries
+from crowdsift.io.items import read_gold
+from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,11 +61,10 @@ def open_study(path: Path, items: str | None, given: Mapping[str, Any], gold: st
     if not path.exists():
         if contents is None:
             raise InputError("no such study; give a file of items to begin one", source=str(path))
-        names = {each.item for each in contents}
+        names = sorted({each.item for each in contents})
         settings = {**_DEFAULTS, **given, "state": "open"}
         _check(settings, len(names))
-        create_study(path, settings, contents, _gold(gold, sorted(names)))
-        contents = None
+        create_study(path, settings, contents, _gold(gold, names))
     store = Store(path)
     try:
         if contents is not None and list(contents) != store.contents:
@@ -70,8 +72,9 @@ def open_study(path: Path, items: str | None, given: Mapping[str, Any], gold: st
                 f"{path}: this study has other items; leave the items out to "
                 "continue it, or begin another one with --study"
             )
-        if gold is not None and contents is not None and not store.gold:
-            raise RequestError(f"{path}: gold is given when a study begins, not later")
+        names = store.items
+        if gold is not None and sorted(_gold(gold, names)) != sorted((names[a], names[b]) for a, b in store.gold):
+            raise RequestError(f"{path}: gold is given when a study begins, and this study has other gold")
         _check({**store.settings, **given}, len(store.items))
         store.set(**given).result()
     except BaseException:
@@ -92,15 +95,9 @@ def _check(settings: Mapping[str, Any], items: int) -> None:
 
 
 def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
-    if source is None:
-        return []
-    pairs = read_pair_queries(source, items, [])
-    found = [(str(a), str(b)) for a, b in zip(pairs.first, pairs.second, strict=True)]
-    for row, pair in enumerate(found, 1):
-        for label in pair:
-            if label not in items:
-                raise InputError(f"the item {label!r} is not in the study", source=source, row=row)
-    return found
+    """Return the distinct gold pairs of a file about these items."""
+    found = read_gold(source, Comparisons.from_arrays(items[1:], items[:-1]))
+    return [] if found is None else list(zip(*found.labels(np.array(sorted(items), object)), strict=True))
 
 
 def issue_links(store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False) -> Links:

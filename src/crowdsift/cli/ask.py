@@ -195,10 +195,11 @@ def plan(
         crowdsift.plots.require_ending(plot)
     given: Any = None
     items: Any = ()
+    assumed = ""
     if not os.path.isdir(known) and not known.endswith((".sqlite", ".db")) and has_items(known):
         items = read_labels(known)
         Goal.of(goal, len(items))
-        say(
+        assumed = (
             f"Assumed before any vote: scores of the {len(items)} items are normal with standard "
             "deviation 1, and votes follow the odds exp(difference). Of two items drawn at random "
             "the better one gets about 73 % of the votes."
@@ -208,6 +209,8 @@ def plan(
     made = crowdsift.plan(
         given, items=items, goal=goal, confidence=confidence, most=most, seed=seed, threads=reading.threads
     )
+    if assumed:
+        say(assumed)
     if plot is not None:
         made.plot(str(plot))
         say(f"Written: {plot}")

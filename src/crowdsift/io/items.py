@@ -203,8 +203,7 @@ def _refuse_unknown(
     raise table.fault(
         row,
         names[side],
-        f"the item {labels[pair[side][row]]!r} is not among the items of the votes{more}; "
-        "correct the label or remove the row",
+        f"the item {labels[pair[side][row]]!r} is not among the items{more}; correct the label or remove the row",
     )
 
 

@@ -85,7 +85,7 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
     _refuse_binary(head, source)
     start = head.removeprefix(BOM).lstrip()
     if not start:
-        raise EmptyFileError("the file is empty; it needs a header and one row per vote", source=source)
+        raise EmptyFileError("the file is empty; it needs a header and rows", source=source)
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".csv", ".tsv")):
         return "csv", zipped
