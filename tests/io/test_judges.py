@@ -437,8 +437,9 @@ def test_comparative_judgement_as_files_have_it(tmp_path: Path) -> None:
     votes = crowdsift.read(write(tmp_path / "cj.csv", text))
     assert line(votes) == ("comparative-judgement", 5, 3, 0, 2)
     assert votes.workers.tolist() == ["7", "8"]
-    renamed = "username,userchosen,usernotchosen\nu,a,b\nv,b,a\n"
-    assert line(crowdsift.read(write(tmp_path / "cj.csv", renamed)))[:3] == ("comparative-judgement", 2, 2)
+    for renamed in ("username,userchosen,usernotchosen", "email,better,worse", "judgeId,winnerId,loserId"):
+        votes = crowdsift.read(write(tmp_path / "cj.csv", f"{renamed}\nu,a,b\nv,b,a\n"))
+        assert (line(votes)[:3], votes.n_workers) == (("comparative-judgement", 2, 2), 2)
 
 
 @pytest.mark.parametrize("judged", SEEDS[:2], indirect=True)
@@ -482,6 +483,7 @@ def test_both_columns_of_a_decision_have_names_of_one_pair(tmp_path: Path) -> No
         ("Judge,Left Item,Right Item,Chosen Item,Judgement Time", "j,a,b,b,12"),
         ("Judge Name,Item A,Item B,Winner", "j,a,b,b"),
         ("assessor,representation_a,representation_b,selected_representation", "j,a,b,b"),
+        ("Email;Left;Right;Decision", "j@x;a;b;right"),
     ],
 )
 def test_sides_of_decisions(tmp_path: Path, header: str, row: str) -> None:
@@ -657,3 +659,80 @@ def test_exports_of_verdicts_have_whole_texts(tmp_path: Path) -> None:
         assert {row["chosen"] for row in found} <= {long["output_1"], long["output_2"]}
         assert {row["id"] for row in found} == {long["id"]}
         assert {row["worker"] for row in found} == {"ann", "bob"}
+
+
+def test_annotations_name_the_first_model_generator(tmp_path: Path) -> None:
+    """Files whose references had no name of a model of their own have `generator` for `generator_1`."""
+    rows = [alpaca(1, generator="base"), alpaca(2, generator="base")]
+    for row in rows:
+        del row["generator_1"]
+    votes = crowdsift.read(write(tmp_path / "annotations.json", rows))
+    assert votes.items.tolist() == ["base", "m"]
+    for row in rows:
+        del row["generator_2"]
+    with pytest.raises(InputError, match=r"nearly the format alpaca-eval .* generator_2 is missing"):
+        crowdsift.read(write(tmp_path / "annotations.json", rows))
+
+
+def test_files_of_which_some_name_the_judge(tmp_path: Path) -> None:
+    """Whichever file comes first, votes without a judge are not pooled with those of named judges."""
+    unnamed = alpaca(1, "n")
+    del unnamed["annotator"]
+    for first, second in (([unnamed], [alpaca(2)]), ([alpaca(2)], [unnamed])):
+        write(tmp_path / "x" / "a.json", first)
+        write(tmp_path / "x" / "b.json", second)
+        with pytest.raises(InputError, match="no column 'annotator'"):
+            crowdsift.read(tmp_path / "x")
+        assert crowdsift.read(tmp_path / "x", worker_from_path=True).workers.tolist() == ["a", "b"]
+    assert not crowdsift.read(tmp_path / "x", workers=False).has_workers
+
+
+def test_names_of_judges_that_are_records(tmp_path: Path) -> None:
+    game = {"model": "m", "judge": {"name": "gpt"}, "games": [{"score": "A>B"}, {"score": "B>A"}]}
+    with pytest.raises(InputError, match=r"row 1, column 'worker': the label .*gpt.* is not a text"):
+        crowdsift.read(write(tmp_path / "m.json", [game]))
+    with pytest.raises(InputError, match=r"row 1, column 'annotator': the label .*gpt"):
+        crowdsift.read({name: [value] for name, value in alpaca(1, annotator={"name": "gpt"}).items()})
+
+
+def test_stages_of_llmbar_that_are_texts(tmp_path: Path) -> None:
+    """Judges that write a metric or a reference first keep it as a stage [text, reason to stop]."""
+    verdicts = {f"swap = {swap}": {"completion": ["x", "stop"], "winner": "1"} for swap in (False, True)}
+    rows = [
+        {"input": f"t{n}", "output_1": f"{n} one", "output_2": f"{n} two", "results": [["metric", "stop"], last]}
+        for n, last in enumerate((verdicts, {}))
+    ]
+    assert line(crowdsift.read(write(tmp_path / "result.json", rows))) == ("verdicts", 3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "datasets"])
+def test_counts_of_style_may_be_empty(tmp_path: Path, kind: str) -> None:
+    """In Parquet a kind of header that a reply has not is null; it counts as 0."""
+    sides = {
+        f"{name}_{side}": value
+        for side, headers in (("a", {"h1": 3, "h2": None}), ("b", {"h1": None, "h2": 1}))
+        for name, value in (("header_count", headers), ("list_count", {"ordered": None}), ("bold_count", {"**": 1}))
+    }
+    tokens = {f"sum_assistant_{side}_tokens": 100 for side in "ab"}
+    row = {"model_a": "m", "model_b": "n", "winner": "model_a", "conv_metadata": {**sides, **tokens}}
+    rows = [row, {**row, "winner": "both_bad"}]
+    votes: Any = write(tmp_path / "arena.jsonl", "\n".join(map(json.dumps, rows)))
+    if kind != "jsonl":
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.Table.from_pylist(rows)
+        votes = tmp_path / "arena.parquet"
+        pytest.importorskip("pyarrow.parquet").write_table(table, votes)
+        votes = pytest.importorskip("datasets").Dataset(table) if kind == "datasets" else votes
+    found = crowdsift.read(votes, style_control=True)
+    assert found.feature_names == ("tokens", "headers", "lists", "bold")
+    assert found.features is not None
+    np.testing.assert_allclose(found.features[0], [0, np.log(3), 0, 0], rtol=1e-6)
+
+
+def test_equal_rows_of_wide_files_get_no_columns_suggested(tmp_path: Path) -> None:
+    """Models, preference and annotator do not name a row: as `--unique` they would drop most votes."""
+    rows = [alpaca(1, instruction=f"i{n}", dataset="d", time=n) for n in range(30)]
+    intake = crowdsift.read(write(tmp_path / "annotations.json", rows + rows)).intake
+    assert intake is not None
+    assert "--unique COLUMNS" in intake.notes[0]
+    assert crowdsift.read(tmp_path / "annotations.json", unique="instruction").intake.used == 30  # type: ignore[union-attr]

@@ -254,6 +254,12 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
     needed = "worker" in form.columns if form.unfold else form.workers
     if needed and not form.pooled and options.workers and "worker" not in roles:
         raise no_worker(table, known)
+    if "worker" not in roles and options.workers and (late := [name for name in known if name in table.later_names]):
+        raise InputError(
+            f"no column {late[0]!r}, which later files have and which says who voted: add it, read the files apart, or "
+            "pool all votes (--no-workers, workers=False)",
+            source=table.files[0],
+        )
     if form.unfold is not None:
         return Plan(form, (), roles)
     if "weight" not in roles and "weight" in table.names:
@@ -479,15 +485,17 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
         for (what, name), both in zip(names.items(), counts, strict=True):
             for side, column in zip("ab", both, strict=True):
                 found = entry.get(name.format(side)) if isinstance(entry, dict) else None
-                found = sum(found.values()) if isinstance(found, dict) else found
-                if not isinstance(found, int | float) or not found >= 0:
+                parts: list[Any] = [found]
+                if isinstance(found, dict):  # in Parquet a kind that the reply has not is null
+                    parts = [each for each in found.values() if each is not None]
+                if not all(isinstance(each, int | float) and each >= 0 for each in parts):
                     raise table.fault(
                         row,
                         STYLE,
                         f"no count {name.format(side)}, which --style-control needs "
                         f"for {what}; leave the row out (--where), or fit without style control",
                     )
-                column.append(found)
+                column.append(sum(parts))
     return {what: _log_ratio(*np.array(both, np.float64)) for what, both in zip(names, counts, strict=True)}
 
 

@@ -96,6 +96,7 @@ class FileSource(Source):
             self.close()
             raise
         self.names = self._parts[0].names
+        self.later_names = frozenset(name for part in self._parts for name in part.names).difference(self.names)
 
     def _settled(self, paths: list[str], options: ReadOptions) -> tuple[list[str], list[tuple[Part, str]]]:
         """Return the files that can be read again, with a note on each; of several, empty ones are left out."""

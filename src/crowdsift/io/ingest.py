@@ -425,10 +425,10 @@ def _with_repeats(
     if found is None:
         return intake
     source, row = table.place(found.row)
-    names = table.names if len(table.names) <= 8 else used
+    names = ",".join(table.names) if len(table.names) <= 8 else "COLUMNS, the columns that name a row"
     note = (
         f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance explains (the first is row "
-        f"{row:,} of {source}): if votes were uploaded twice, they count twice. --unique {','.join(names)} (unique=) "
+        f"{row:,} of {source}): if votes were uploaded twice, they count twice. --unique {names} (unique=), "
         "keeps the first of equal rows; without it all count"
     )
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))

@@ -114,12 +114,12 @@ def choose_rows(selection: Selection, plan: Plan, options: ReadOptions, seen: ND
     skip, values = options.skip_bad is not False, options.meanings
     blanks = plan.format is not PLAIN or skip or "" in values.values() or table.has_blanks
     if plan.layout is SIDES and blanks:
-        labels, codes = table.encode(roles["winner"])
+        labels, codes = table.codes(roles["winner"])
         if all(label.__hash__ is not None for label in labels):
             known = meanings(labels, plan, values)
             selection.drop_empty([code for code, word in enumerate(known) if word == ""], codes)
     elif plan.layout is OUTCOME and plan.format is not PLAIN:
-        labels, codes = table.encode(roles["outcome"])
+        labels, codes = table.codes(roles["outcome"])
         selection.drop_empty([c for c, label in enumerate(labels) if _is_blank(label)], codes)
     if plan.format.sets_aside or skip:
         _set_unlabelled_aside(selection, plan)
@@ -303,7 +303,7 @@ class Selection:
         ids = np.full(len(rows), _number("\0".join(names)), np.uint64)
         known = np.ones(len(rows), bool)
         for name in names:
-            labels, codes = self.table.encode(name)
+            labels, codes = self.table.codes(name)
             own = codes[rows]
             blank = [code for code, label in enumerate(labels) if not str(label).strip()]
             known &= (own != MISSING) & ~np.isin(own, blank)
@@ -385,7 +385,7 @@ class Selection:
 
 
 def _unlabelled(table: Source, column: str) -> Iterator[tuple[NDArray[np.int64], str]]:
-    labels, codes = table.encode(column)
+    labels, codes = table.codes(column)
     nested = [c for c, label in enumerate(labels) if label.__hash__ is None]
     empty = [c for c, label in enumerate(labels) if c not in nested and is_empty(label)]
     yield np.flatnonzero(np.isin(codes, nested)), "a list or record as the"

@@ -79,6 +79,7 @@ class Source(ABC):
     source: str = "votes"
     backend: Backend | None = None
     worker_column: str = "worker"  # for workers that are paths or columns of answers
+    later_names: frozenset[str] = frozenset()  # columns that the first of several files lacks
     has_blanks: bool = False  # whether rows without an answer are expected
     by_column: bool = False  # whether columns of answers are named by their workers
     notes: tuple[str, ...] = ()  # remarks for the user on how the source was read
@@ -168,12 +169,16 @@ class Source(ABC):
         source, number = self.place(row)
         return InputError(message, source=source, row=number, column=column)
 
-    def entries(self, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
-        """Return codes for a column whose entries must all be labels."""
+    def codes(self, column: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """Return `encode`; a label that cannot be one is an error with its place."""
         try:
-            given, codes = self.encode(column)
+            return self.encode(column)
         except LabelError as fault:
             raise self.fault(fault.row, column, fault.message) from None
+
+    def entries(self, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """Return codes for a column whose entries must all be labels."""
+        given, codes = self.codes(column)
         unfit = [code for code, label in enumerate(given) if label.__hash__ is None]
         if unfit:
             row = int(np.argmax(np.isin(codes, unfit)))

@@ -21,7 +21,7 @@ ALPACA_EVAL = Format(
     name="alpaca-eval",
     title="annotations of AlpacaEval",
     columns={
-        "first": ("generator_1",),
+        "first": ("generator_1", "generator"),
         "second": ("generator_2",),
         "outcome": ("preference",),
         "worker": ("annotator", "annotator_index"),
@@ -170,8 +170,8 @@ def _final(results: Any) -> Iterator[tuple[bool, Any]]:
     """Yield order and winner of the last stage that has both; without an answer if none has."""
     stages = results if isinstance(results, list) else [results]
     for stage in reversed(stages):
-        orders = [(swap, (stage or {}).get(f"swap = {swap}")) for swap in (False, True)]
-        known = [(swap, each["winner"]) for swap, each in orders if each and "winner" in each]
+        orders = [(swap, stage.get(f"swap = {swap}") or {}) for swap in (False, True) if isinstance(stage, dict)]
+        known = [(swap, each["winner"]) for swap, each in orders if "winner" in each]
         if known:
             yield from known
             return
@@ -200,7 +200,7 @@ VERDICTS = tuple(
 _JUDGES = (
     *("judge", "judge_id", "judge_name", "judge_model", "username", "user_id", "assessor", "assessor_id"),
     *("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id", "evaluator", "participant"),
-    *("participant_id", "respondent", "subject_id", "subject_code", "subject_no"),
+    *("participant_id", "respondent", "subject_id", "subject_code", "subject_no", "email", "judge_email"),
 )
 _SCRIPTS = ("candidate", "script", "item", "option", "representation", "stimulus", "text")
 
@@ -212,13 +212,14 @@ def _of_scripts(*patterns: str) -> Iterator[str]:
 _SIDES = {
     "left": ("left", "item_1", *_of_scripts("{}_a", "left_{}", "{}_left")),
     "right": ("right", "item_2", *_of_scripts("{}_b", "right_{}", "{}_right")),
-    "winner": ("winner", "selected", "choice", "chosen", "won", *_of_scripts("selected_{}", "chosen_{}")),
+    "winner": ("winner", "selected", "choice", "decision", "chosen", "won", *_of_scripts("selected_{}", "chosen_{}")),
 }
 # The chosen script and the other one, always in one pair of columns; or a script for each side, and the chosen one.
 _CHOSEN = (
     *(("candidate_chosen", "candidate_not_chosen"), ("chosen", "not_chosen"), ("userchosen", "usernotchosen")),
     *(("person_chosen", "person_not_chosen"), ("item_chosen", "item_not_chosen"), ("won", "lost")),
     *(("winner", "loser"), ("stimulus_selected", "stimulus_not_selected"), ("selected", "not_selected")),
+    *(("winner_id", "loser_id"), ("better", "worse")),
 )
 _DECISIONS: list[dict[str, tuple[str, ...]]] = [{"winner": (one,), "loser": (two,)} for one, two in _CHOSEN]
 COMPARATIVE_JUDGEMENT = tuple(
