@@ -12,15 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from crowdsift.active.beliefs import Belief, Codes
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import SURE, log_evidence
-
-if TYPE_CHECKING:
-    from crowdsift.active.beliefs import Belief, Codes
 
 _NAMED = 5  # items named in a sentence
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

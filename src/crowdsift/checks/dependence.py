@@ -4,28 +4,23 @@ Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the o
 gradients of the votes of group g, the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹ for any dependence within groups.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.influence import ScoreModel, worker_slopes
 from crowdsift.errors import RequestError
+from crowdsift.fitting.rows import VoteRows
 from crowdsift.models.covariance import ComponentCovariance
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import half_width, limits
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import positions
 from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.fitting.rows import VoteRows
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 MOST_ITEMS = 1_000  # most items whose curvature is inverted
 MIN_GROUPS = 20  # least groups: with fewer, the sandwich is far too small

@@ -8,20 +8,16 @@ gives these steps for all votes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import for_lower, pair_keys
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
 
 _STEP = 1e-5  # for the slope of a probability at 0
 _TOLERANCE = 1e-4

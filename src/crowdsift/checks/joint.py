@@ -4,25 +4,19 @@ Intervals that each hold with 90 % hold together far more rarely: ten independen
 level is that of the whole statement.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.fit import Fit
 from crowdsift.results.predict import difference_sd, dimensions_of, item_codes, probabilities
 from crowdsift.results.scales import checked_level, moved
 from crowdsift.results.tables import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 MOST_ITEMS = 1_000  # most items of a component whose pairs are compared one by one
 _FEWEST, _MOST = 2_000, 20_000  # least and most draws

@@ -1,35 +1,31 @@
 """From votes to an estimate: the one function that fits, refits, checks and tuning use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines import Choice, engine_choice, named_options, opened_engine
+from crowdsift.engines.base import Engine
 from crowdsift.errors import RequestError
+from crowdsift.fitting.rows import VoteRows
 from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
+from crowdsift.models import Estimate, Model
 from crowdsift.models.base import mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.numeric.threads import blas_threads, thread_count
+from crowdsift.results.fit import Fit
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
+from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
 from crowdsift.votes.comparisons import Comparisons, Grades, encoded_again
-
-if TYPE_CHECKING:
-    from crowdsift.engines.base import Engine
-    from crowdsift.fitting.rows import VoteRows
-    from crowdsift.models import Estimate, Model
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-    from crowdsift.solvers.convergence import Progress
 
 MIN_GROUPS = 20  # least groups of dependent votes from which their effect is estimated
 _REWEIGHTINGS = 4  # fits that reweight the pairs of rankings
@@ -47,7 +43,7 @@ class Resources(NamedTuple):
     threads: int | None = None
 
     @classmethod
-    def of(cls, fit: Fit, threads: int | None = None) -> Resources:
+    def of(cls, fit: Fit, threads: int | None = None) -> Self:
         """Return the resources of a fit, for fits that check it."""
         given = fit.resources
         return cls(given.get("engine", "auto"), given.get("engine_options"), threads)

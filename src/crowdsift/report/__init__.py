@@ -4,20 +4,15 @@
 template.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crowdsift.io.files import replace_file, require_file
 from crowdsift.numeric.distributions import LEVEL
-
-if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.results.fit import Fit
+from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["STAGES", "Report", "make_report"]
 

@@ -1,10 +1,8 @@
 """The checks of a report: every question has an answer, good or bad."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +10,13 @@ from numpy.typing import NDArray
 from crowdsift.errors import CrowdsiftError
 from crowdsift.numeric.distributions import SURE, half_width, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.report.facts import Facts
 from crowdsift.results.dimensions import direction_sentence
+from crowdsift.results.fit import Fit
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.scales import level_text, slope_of
+from crowdsift.results.tables import Table
 from crowdsift.results.words import abbreviated, chance, count, item_label, label, many, percent, shortened
-
-if TYPE_CHECKING:
-    from crowdsift.report.facts import Facts
-    from crowdsift.results.fit import Fit
-    from crowdsift.results.tables import Table
 
 State = Literal["good", "care", "bad", "none"]
 # The limits of the checks; docs/report.md explains them.

@@ -1,9 +1,7 @@
 """Tables of fits and evaluations for a terminal."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,14 +11,12 @@ from rich.text import Text
 from crowdsift.models.diagnostics import Kind
 from crowdsift.report.checks import headline
 from crowdsift.results import words
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
 from crowdsift.results.summary import gold_sentence
 from crowdsift.results.tables import Table as _Rows
-
-if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
 
 _NO_WIDTH = 100_000  # in a pipe nothing is wrapped or cut
 _LEAST_LABEL = 16  # least characters of a label, however narrow the terminal is

@@ -3,25 +3,19 @@
 Workers give different weights to a dimension after the first. Its sign is arbitrary.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.models.dimensions import DimensionEstimate
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import limits
+from crowdsift.results.build import FitBuilder
+from crowdsift.results.fit import Fit
 from crowdsift.results.words import count, item_label, label, many, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.models.dimensions import DimensionEstimate
-    from crowdsift.numeric import Vector
-    from crowdsift.results.build import FitBuilder
-    from crowdsift.results.fit import Fit
 
 _NAMED = 3  # items and workers named in a sentence
 _LONGEST = 40  # characters of a label in a sentence

@@ -1,10 +1,8 @@
 """A fit with pseudonyms in place of the labels of workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +11,10 @@ from crowdsift.errors import RequestError
 from crowdsift.io.formats import known_formats
 from crowdsift.io.sql import identifiers
 from crowdsift.models.base import WorkerPoints
+from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.tables import Table
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.pseudonyms import Hiding
-
-if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit, Posterior
-    from crowdsift.votes.comparisons import Comparisons
 
 _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": "workers"}
 

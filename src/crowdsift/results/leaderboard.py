@@ -1,25 +1,21 @@
 """The leaderboard for a paper or a page (Markdown, LaTeX, CSV), and tables for spreadsheets."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import replace_file, require_file, write_folder
+from crowdsift.results.fit import Fit
 from crowdsift.results.reasons import decisions
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.tables import Table
 from crowdsift.results.words import plain_text
-
-if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
 # Labels are plain text: HTML, links and emphasis are escaped.

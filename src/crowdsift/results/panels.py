@@ -1,22 +1,18 @@
 """Panels of judges besides a trusted one: the table of their biases, figures and sentences."""
 
-from __future__ import annotations
-
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.build import FitBuilder
+from crowdsift.results.fit import Fit
 from crowdsift.results.scales import level_text
 from crowdsift.results.tables import Table
 from crowdsift.results.words import count, interval_text, label, many
 from crowdsift.votes.panels import OTHERS
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.results.build import FitBuilder
-    from crowdsift.results.fit import Fit
 
 _SHOWN = 5  # items named in a sentence
 _MOST_VOTES = 1e6  # numbers of votes above this are shown as "very many"

@@ -5,33 +5,29 @@ this is replaced by the posterior from all other votes times the likelihood of t
 `crowdsift.numeric.own_votes`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.models import Model
 from crowdsift.models.base import WorkerPoints
+from crowdsift.models.dimensions import DimensionEstimate
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import as_list, is_sequence, keys_of, model_of, places_of, positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import pair_keys
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 from crowdsift.votes.pseudonyms import Hiding
 
-if TYPE_CHECKING:
-    from crowdsift.models import Model
-    from crowdsift.models.dimensions import DimensionEstimate
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
-
-    Codes = NDArray[np.int64]
-    Values = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Values = NDArray[np.float64]
 
 _BLOCK = 4096  # pairs processed at a time
 _NUMBERS = 16_384  # numbers of workers' points at a time, which fit into the cache

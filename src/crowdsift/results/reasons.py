@@ -4,22 +4,17 @@ A reason is a template with figures. So a page can hold the reasons of many thou
 few numbers per worker.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.models import Model
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
 from crowdsift.results.verdicts import ACCUSED, MAX_USEFUL, MIN_VOTES
 from crowdsift.results.words import count, many, percent
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.models import Model
-    from crowdsift.results.fit import Fit
 
 # {0}, {1}, ... are replaced by texts of the figures. The order is that of the codes in a page. The sentences may be
 # sent to the worker: they contain facts, no probabilities, and only figures of the tables.

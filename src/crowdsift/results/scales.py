@@ -1,25 +1,21 @@
 """Scales on which scores are shown: Elo, logits, win rates; and the anchor of their level."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import isfinite, log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.models import Model
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import LEVEL
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import keys_of, model_of
 from crowdsift.results.tables import Table
 from crowdsift.results.words import label
-
-if TYPE_CHECKING:
-    from crowdsift.models import Model
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 SCALES = ("standard", "elo", "logit", "winrate")
 # columns of the method's own scale beside another one

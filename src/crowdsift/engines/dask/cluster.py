@@ -1,21 +1,17 @@
 """The cluster: connect or start it, compare its workers with this process, and release it."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from crowdsift._version import __version__
+from crowdsift.engines.dask.map import DaskMap
 from crowdsift.engines.dask.worker import ShardPlugin
 from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.resources import readable
-
-if TYPE_CHECKING:
-    from crowdsift.engines.dask.map import DaskMap
 
 LOG = logging.getLogger("crowdsift.dask")
 _TRIALS = 5  # attempts to make workers ready
@@ -29,7 +25,7 @@ class Session:
         self.client, self._cluster = client, cluster
 
     @classmethod
-    def open(cls, scheduler: str | None, processes: int) -> Session:
+    def open(cls, scheduler: str | None, processes: int) -> Self:
         """Connect to a scheduler, or start that number of processes on this machine."""
         from distributed import Client, LocalCluster
 

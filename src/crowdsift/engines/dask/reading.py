@@ -5,8 +5,6 @@ read as codes, apart by ranges of workers, and sent from worker to worker: all v
 lost shard is made again from the files that hold its rows; this module remembers which these are.
 """
 
-from __future__ import annotations
-
 import asyncio
 import operator
 import os
@@ -16,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +22,7 @@ from numpy.typing import NDArray
 
 from crowdsift._core import collapse
 from crowdsift.engines.dask import map as shard_map
+from crowdsift.engines.dask.cluster import Session
 from crowdsift.engines.dask.map import LOST, connected_workers
 from crowdsift.engines.shards import worker_ranges
 from crowdsift.errors import CrowdsiftError, InputError, RequestError, ResourceError
@@ -31,9 +30,6 @@ from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.streamed import Labels, ParquetVotes, by_range, merged_labels, plain_intake
 from crowdsift.votes.comparisons import Comparisons
-
-if TYPE_CHECKING:
-    from crowdsift.engines.dask.cluster import Session
 
 
 class Range(NamedTuple):

@@ -7,22 +7,18 @@ distribution has them within it. How common a class is among workers does not en
 votes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.fused import FusedSites, ReliabilitySummary, SummedSites, TypeMarginals
 from crowdsift.engines.grid import TypeSites, WorkerPoints, WorkerPriors, WorkerTypes, mirrored
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.workers import WorkerPrior
+from crowdsift.numeric import Vector
+from crowdsift.solvers.ep.workers import WorkerPrior
 
 _NUMBERS = 4_000_000  # numbers in an array over workers and types at a time
 _BLOCK = 200_000  # numbers summarised at a time
@@ -54,7 +50,7 @@ class TypeSummary(NamedTuple):
     side_sd: Vector
     points: WorkerPoints
 
-    def scaled(self, factor: float) -> TypeSummary:
+    def scaled(self, factor: float) -> Self:
         """Return the summary of β·factor, for a positive factor."""
         spread, reliability = self.spread * factor, self.points.reliability
         same = reliability is self.spread

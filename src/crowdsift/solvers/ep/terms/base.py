@@ -5,18 +5,13 @@ is learned. A run with the term is a trial. It starts from the run without the t
 clearly larger.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from crowdsift.solvers.ep.state import Propagation, Settings
+from crowdsift.solvers.ep.state import Propagation, Settings
 
 # A trial is stopped if repeating its last rise this many times would not reach the evidence required.
 _LOOK_AHEAD = 10.0
