@@ -492,7 +492,6 @@ class FileSource(Source):
         return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"
 
     def close(self) -> None:
-        """Close the connection and remove temporary files."""
         if self._database is not None:
             self._database.close()
             self._database = None

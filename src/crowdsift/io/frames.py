@@ -37,7 +37,6 @@ class MemorySource(ArraySource):
         return self._kept
 
     def write(self, path: str, kind: str, added: Added) -> None:
-        """Write every column and further ones; see `crowdsift.io.frames`."""
         columns = {name: column.tolist() for name, column in self._columns.items()}
         write_records(columns, path, kind, added)
 

@@ -33,7 +33,6 @@ class BoltzmannModel(Model):
         return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return σ(β d)."""
         return sigmoid(reliability * difference)
 
 

@@ -105,5 +105,4 @@ class BradleyTerry(Model):
         return required(engine.slopes).log_likelihood(estimate.scores, ones)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return σ(d), for every worker."""
         return sigmoid(difference)

@@ -40,9 +40,7 @@ class CrowdBT(ReliabilityModel):
     truthful: ClassVar[float | None] = 1.0
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
-        """Return the workers' β, of which ½ means random."""
         return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return β σ(d) + (1 - β) σ(-d)."""
         return reliability * sigmoid(difference) + (1.0 - reliability) * sigmoid(-difference)

@@ -68,7 +68,6 @@ class FactorBT(LikelihoodModel):
         return replace(self, reduced=True), "reduced: no sides or features, side term one half"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
-        """Return γ and b = 0."""
         return np.concatenate([[self.start_skill], np.zeros(n_features)])
 
     def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:

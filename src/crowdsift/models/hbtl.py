@@ -34,5 +34,4 @@ class HBTL(ReliabilityModel):
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return σ(β d)."""
         return sigmoid(reliability * difference)

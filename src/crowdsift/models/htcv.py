@@ -37,5 +37,4 @@ class HTCV(ReliabilityModel):
     stages: ClassVar[tuple[float, ...]] = (10.0**3.0, 10.0**2.5, 10.0**2.0, 10.0**1.5, 10.0**1.0, 10.0**0.5)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return Φ(β d/√2)."""
         return normal_cdf(reliability * difference / np.sqrt(2.0))

@@ -454,7 +454,6 @@ class Sift(Model):
         return float(votes.weight.astype(np.float64) @ found)
 
     def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return σ(β d)."""
         return sigmoid(reliability * difference)
 
     @property

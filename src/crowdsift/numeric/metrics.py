@@ -20,16 +20,7 @@ __all__ = ["Metrics", "accuracy", "kendall_tau", "measure", "measure_up_to_sign"
 
 @dataclass(frozen=True)
 class Metrics:
-    """The three figures of one list of scores.
-
-    Attributes
-    ----------
-    accuracy
-        The share of pairs ordered correctly, see `accuracy`.
-    weighted_accuracy
-        The same, weighted by the difference in truth, see `weighted_accuracy`.
-    kendall_tau
-        Kendall's tau-b, see `kendall_tau`.
+    """The three figures of one list of scores; see the functions of these names.
 
     Examples
     --------
@@ -70,16 +61,6 @@ def accuracy(scores: ArrayLike, truth: ArrayLike) -> float:
 def weighted_accuracy(scores: ArrayLike, truth: ArrayLike) -> float:
     """Return the accuracy with each pair weighted by its difference in truth.
 
-    Parameters
-    ----------
-    scores, truth
-        As for `accuracy`.
-
-    Returns
-    -------
-    float
-        In [0, 1], equal scores counting as wrong; NaN where no two items differ in truth.
-
     Examples
     --------
     >>> from crowdsift.numeric.metrics import weighted_accuracy
@@ -90,17 +71,7 @@ def weighted_accuracy(scores: ArrayLike, truth: ArrayLike) -> float:
 
 
 def kendall_tau(scores: ArrayLike, truth: ArrayLike) -> float:
-    """Return Kendall's tau-b between scores and truth.
-
-    Parameters
-    ----------
-    scores, truth
-        As for `accuracy`.
-
-    Returns
-    -------
-    float
-        In [-1, 1]; NaN where no two items differ in truth, or no two in score.
+    """Return Kendall's tau-b between scores and truth; NaN where no two items differ in truth, or no two in score.
 
     Examples
     --------
@@ -113,11 +84,6 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike) -> float:
 
 def measure(scores: ArrayLike, truth: ArrayLike) -> Metrics:
     """Return all three figures of the scores, with their given sign.
-
-    Parameters
-    ----------
-    scores, truth
-        As for `accuracy`.
 
     Examples
     --------
@@ -134,11 +100,6 @@ def measure_up_to_sign(scores: ArrayLike, truth: ArrayLike) -> Metrics:
 
     One sign is chosen for all three figures, so they describe one order of the items. It also has the larger accuracy,
     since both compare right pairs with wrong ones. A tau of 0 or NaN keeps the sign.
-
-    Parameters
-    ----------
-    scores, truth
-        As for `accuracy`.
 
     Examples
     --------

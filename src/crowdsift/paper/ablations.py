@@ -70,7 +70,6 @@ class Ablations(RealExperiment):
         return found
 
     def methods(self, setting: Setting) -> tuple[str, ...]:
-        """Return the methods whose grid has the value."""
         methods = GRIDS[setting["parameter"]]
         return tuple(name for name, (_, grid) in methods.items() if setting["value"] in grid)
 

@@ -140,7 +140,6 @@ class RealExperiment(Experiment):
         return list(self._found)
 
     def inputs(self) -> list[Path]:
-        """Return the files of votes and truth."""
         return list(dict.fromkeys(path for known in self._found.values() for path in known.files))
 
     def data(self, name: str) -> _Read:

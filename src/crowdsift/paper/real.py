@@ -21,7 +21,6 @@ class Real(RealExperiment):
     more = ("faceage",)
 
     def settings(self) -> list[Setting]:
-        """Return every data set, at the defaults and, if requested, with tuned penalties."""
         ways = ("default", "left-out") if self.options.tune else ("default",)
         return [{"data": name, "penalty": way} for name in self.sets for way in ways]
 
@@ -40,7 +39,6 @@ class Real(RealExperiment):
         return [self.record(setting, votes, name, tune) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
-        """Return one table per data set, with the published figures beside ours."""
         found = cells(records)
         published = Published("real", ("dataset",), self.options.data)
         run = {(*r["setting"].values(), r["method"]): r for r in records}

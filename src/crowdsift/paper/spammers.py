@@ -51,7 +51,6 @@ class Spammers(RealExperiment):
         return float(_SIZE[setting["data"]] * (1.0 + setting["percent"] / 100.0))
 
     def run(self, setting: Setting, methods: Sequence[str]) -> list[Record]:
-        """Return records of methods on votes with spammers, the same votes for all."""
         from crowdsift.lab.spam import add_spammers
 
         votes = self.data(setting["data"]).votes
@@ -59,7 +58,6 @@ class Spammers(RealExperiment):
         return [self.record(setting, spammed, name) for name in methods]
 
     def page(self, records: list[Record]) -> Page:
-        """Return one table per data set and kind, with published figures for the paper's data."""
         found = cells(records)
         published = Published("spammers", ("dataset", "kind", "added_percent"), self.options.data)
         parts = [_INTRODUCTION if published.there else MISSING]
@@ -78,7 +76,6 @@ class Spammers(RealExperiment):
         return Page("\n".join(parts), figures, {"means": mean_rows(found, _NAMES, published.figure)})
 
     def standings(self, records: list[Record]) -> dict[str, Standing]:
-        """Return the standing on each data set, as returned and up to sign."""
         found = cells(records)
         result = {}
         for data in self.sets:

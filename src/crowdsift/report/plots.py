@@ -1,6 +1,6 @@
 """The figures of the report drawn with matplotlib, for notebooks and papers.
 
-Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the given axes, or into new ones, and
+Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes `ax`, or into new ones, and
 returns them.
 """
 
@@ -68,18 +68,7 @@ _ENDINGS = (".pdf", ".svg", ".png")
 
 
 def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
-    """Draw the best items with the intervals of their scores, or of their ranks.
-
-    Parameters
-    ----------
-    fit
-        The fit to draw.
-    top
-        How many items.
-    ranks
-        Draw ranks instead of scores.
-    ax
-        The axes to draw into.
+    """Draw the best `top` items with the intervals of their scores, or of their ranks.
 
     Examples
     --------
@@ -115,13 +104,6 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
 def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
     """Draw reliability against votes by verdict, in front of the distribution of all workers.
 
-    Parameters
-    ----------
-    fit
-        The fit to draw; its method must estimate reliabilities.
-    ax
-        The axes to draw into.
-
     Examples
     --------
     >>> import crowdsift
@@ -152,12 +134,7 @@ def preference_map(fit: Fit, *, ax: Axes | None = None) -> Axes:
 def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw predicted against observed shares of left-out votes, in %; costs one more fit.
 
-    Parameters
-    ----------
-    fit, votes
-        The fit to test, and its votes if it was loaded.
-    ax
-        The axes to draw into.
+    `votes` are needed for a loaded fit that did not keep them.
 
     Examples
     --------
@@ -177,16 +154,9 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
 
 
 def without_flagged(fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None) -> Axes:
-    """Draw the best items with all votes and without flagged workers; costs one more fit.
+    """Draw the best `top` items with all votes and without flagged workers; costs one more fit.
 
-    Parameters
-    ----------
-    fit, votes
-        The fit to test, and its votes if it was loaded.
-    top
-        How many items.
-    ax
-        The axes to draw into.
+    `votes` are needed for a loaded fit that did not keep them.
 
     Examples
     --------
@@ -245,13 +215,6 @@ def without_flagged(fit: Fit, votes: Comparisons | None = None, top: int = 15, *
 def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
     """Draw the approximate evidence (sift) or the objective, iteration by iteration.
 
-    Parameters
-    ----------
-    fit
-        The fit to draw.
-    ax
-        The axes to draw into.
-
     Examples
     --------
     >>> import crowdsift
@@ -265,14 +228,7 @@ def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
 
 
 def comparison(found: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the scores of two fits against each other, items that differ in red with their names.
-
-    Parameters
-    ----------
-    found
-        The result of `crowdsift.compare`.
-    ax
-        The axes to draw into.
+    """Draw the two scores of `crowdsift.compare` against each other, items that differ in red with their names.
 
     Examples
     --------

@@ -141,7 +141,6 @@ class TorchCorrelations(TorchOperator):
         return scale.values(sums)
 
     def diagonal_there(self) -> Tensor:
-        """Return the diagonal of L(n e²)."""
         votes = self._votes
         sums = votes.item_sums(4.0 * votes.heaviest)
         for part in votes.parts():

@@ -164,7 +164,6 @@ class Reduced(TorchOperator):
         return self._to_items(self._a * d - (self._b * u).sum(dim=1), -1.0)
 
     def diagonal_there(self) -> Tensor:
-        """Return the diagonal of |A|."""
         return self._to_items(self._a.abs(), 1.0)
 
     def _to_items(self, flow: Tensor, sign: float) -> Tensor:

@@ -91,7 +91,6 @@ class SlopeHessian(TorchOperator):
         self._a_most, self._b_most = a_most, b_most
 
     def product(self, v: Tensor) -> Tensor:
-        """Return the product with a tensor, in two sweeps over votes."""
         self._votes.counter.passes += 1
         largest = self._a_most, self._b_most
         return _reduced_product(self._votes, self._a, self._b, largest, self._inverse, v)

@@ -75,22 +75,18 @@ class DeviceVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the number of entries along each dimension."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
-        """Return the number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Return the number of entries."""
         return int(self.tensor.numel())
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of the entries."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -115,31 +111,24 @@ class DeviceVector(NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
     def sum(self, axis: int | None = None) -> Any:
-        """Return the sum of the entries, or the sums along an axis."""
         return self.tensor.sum().item() if axis is None else DeviceVector(self.tensor.sum(axis))
 
     def mean(self) -> Any:
-        """Return the mean of the entries."""
         return self.tensor.mean().item()
 
     def max(self, initial: float = -np.inf) -> Any:
-        """Return the largest of the entries and `initial`."""
         return max(self.tensor.max().item(), initial) if len(self) else initial
 
     def min(self, initial: float = np.inf) -> Any:
-        """Return the smallest of the entries and `initial`."""
         return min(self.tensor.min().item(), initial) if len(self) else initial
 
     def any(self) -> bool:
-        """Return whether any entry is not 0."""
         return bool(self.tensor.any())
 
     def all(self) -> bool:
-        """Return whether no entry is 0."""
         return bool(self.tensor.all())
 
     def copy(self) -> DeviceVector:
-        """Return an independent copy."""
         return DeviceVector(self.tensor.clone())
 
     def __array_ufunc__(

@@ -65,7 +65,6 @@ class Contexts(Term):
     )
 
     def switched_off(self, settings: Settings) -> Settings:
-        """Return settings in which workers are the same in every context."""
         return replace(settings, contexts=False)
 
     def applies(self, run: Propagation) -> bool:
@@ -239,19 +238,16 @@ class ContextSites:
         return twin
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
-        """Run belief propagation to its end, if the sites below offer it; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
         return self.by_context.loopy_bp(tolerance, sweeps, fresh=fresh)
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
-        """Return quantiles of posteriors, if the sites below offer them; see `FusedSites`."""
         if not isinstance(self.by_context, FusedSites):
             return None
         return self.by_context.quantiles(points, masses, levels, atom)
 
     def idle_threads(self) -> int:
-        """Return the number of idle threads of the host; see `FusedSites`."""
         return self.by_context.idle_threads() if isinstance(self.by_context, FusedSites) else 1
 
     def summary(self, prior: Vector, levels: Vector) -> None:

@@ -199,7 +199,6 @@ class PairOperator(DenseOperator):
     """A matrix whose rows add up to 0: a Laplacian over all pairs, of weights of any sign."""
 
     def pairs(self) -> WeightedPairs:
-        """Return all pairs with a weight."""
         low, high = np.triu_indices(len(self._matrix), 1)
         weight = -self._matrix[low, high]
         kept = weight != 0.0
@@ -515,20 +514,16 @@ class CovariateSites:
         return np.asarray(plain + self.types.counts(q, self._voted & own))
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Return the counts of types; see the protocol."""
         return self._counts(self.types.posterior(prior, None)[0])
 
     def posteriors(self, prior: Vector, rows: slice, own: WorkerPriors | None = None) -> TypePosteriors:
-        """Return posterior over types; see the protocol."""
         masses, _ = self.types.posterior(prior, None)
         return TypePosteriors(self.types.reliabilities()[rows], masses[rows])
 
     def refine(self) -> float:
-        """Return adaptive grids for workers with narrow likelihoods; see the protocol."""
         return self.types.refine()
 
     def pair_sums(self) -> Vector:
-        """Return None: nothing is shared."""
         return np.empty((0, 2))
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
@@ -576,7 +571,6 @@ class CovariateSites:
         return True
 
     def transform(self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False) -> None:
-        """Rescale the sites; see the protocol."""
         factor = -scale if flip else scale
         self._tau = self._tau * np.array([factor**2, factor, 1.0])
         self._nu = self._nu * np.array([factor, 1.0])

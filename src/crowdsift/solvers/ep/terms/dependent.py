@@ -156,7 +156,6 @@ class GroupPrior(ItemPrior):
         return self._means if self._definite else start
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Set the exact variances of pairs; see the base class."""
         self._factorise(run.system)
         if not self._definite:
             return PairVariances(np.ones(self.n_items), 0.0, False)

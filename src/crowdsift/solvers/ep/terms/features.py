@@ -271,12 +271,10 @@ class DensePrior(FeaturePrior):
             self._definite = False
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Return the means; see the base class."""
         self._factorise(system)
         return np.asarray(self._sigma @ system.rhs) if self._definite else start
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Set the exact variances of pairs; see the base class."""
         self._factorise(run.system)
         if not self._definite:
             return PairVariances(np.ones(self.n_items), 0.0, False)
@@ -400,7 +398,6 @@ class LowRankPrior(FeaturePrior):
         return PairVariances(items + self._added[0], log_determinant + self._log_s, True)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
-        """Return the mean and S of the weights; see the base class."""
         return WeightPosterior(self._w.copy(), np.asarray(np.linalg.inv(self._root).T), True)
 
     def learn(self, run: ItemsState) -> None:

@@ -26,7 +26,6 @@ class PairEffect(Term):
     patience = 2
 
     def switched_off(self, settings: Settings) -> Settings:
-        """Return settings without a pair effect."""
         return replace(settings, pair_effect=False)
 
     def applies(self, run: Propagation) -> bool:
