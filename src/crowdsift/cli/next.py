@@ -8,7 +8,7 @@ import typer
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import load_or_read, reads_votes
-from crowdsift.cli.terminal import print_text, say, to_json
+from crowdsift.cli.terminal import say, show_table
 from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def next_(
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
     from crowdsift import next_pairs, second_opinions
-    from crowdsift.io import read_capacities, read_labels, replace_file
+    from crowdsift.io import read_capacities, read_labels
 
     given = load_or_read(votes, reading, quiet=quiet)
     if reask and set_size != 2:
@@ -82,12 +82,4 @@ def next_(
         )
     if queries.height < pairs:
         say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")
-    if out is not None:
-        with replace_file(out) as temporary:
-            temporary.write_text(queries.to_csv(), encoding="utf-8", newline="")
-        if not quiet:
-            say(f"Written: {out}")
-    if as_json:
-        print_text(to_json(queries.records()))
-    elif out is None:
-        print_text(queries.to_csv())
+    show_table(queries, out, as_json=as_json, quiet=quiet)

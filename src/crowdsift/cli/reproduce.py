@@ -1,20 +1,12 @@
 """The command `crowdsift reproduce`."""
 
-from __future__ import annotations
-
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from crowdsift.cli.options import READS, Writes, names
-from crowdsift.cli.terminal import say
-
-if TYPE_CHECKING:
-    from crowdsift.paper.runner import Progress
+from crowdsift.cli.terminal import on_terminal, say
 
 _RUNS = Path("reproduce-output")
 Experiment = Annotated[
@@ -59,22 +51,12 @@ def reproduce(
     target = out or _RUNS / experiment
     from crowdsift.cli.interrupts import Interrupted
     from crowdsift.paper.runner import reproduce as run
+    from crowdsift.paper.runner import shown
 
     try:
-        with _progress(experiment) as progress:
+        with on_terminal(lambda: shown(experiment)) as progress:
             files = run(experiment, target, options, jobs=jobs, redo=names(redo), progress=progress)
     except Interrupted:
         say(f"crowdsift: interrupted; what is finished is kept in {target}, and the same command goes on from there")
         raise typer.Exit(130) from None
     say(f"Written to {target}: {', '.join(files)}")
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Progress | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from crowdsift.paper.runner import shown
-
-    with shown(title) as progress:
-        yield progress

@@ -10,9 +10,20 @@ import typer
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import READS, AsJson, FitFolder, HideKey, HideWorkers, Quiet, Threads, Writes, fit_files
 from crowdsift.cli.reading import reads_votes, say_intake
-from crowdsift.cli.terminal import command_line, fit_progress, print_text, say, step_progress, to_json, warn
+from crowdsift.cli.terminal import (
+    command_line,
+    fit_progress,
+    print_text,
+    say,
+    show_table,
+    step_progress,
+    to_json,
+    warn,
+    write_csv,
+)
 
 if TYPE_CHECKING:
+    from crowdsift import Fit
     from crowdsift.io import ReadOptions
 
 
@@ -98,13 +109,13 @@ def report(
     import crowdsift
     from crowdsift.report import STAGES, make_report
 
-    if plots is not None:
-        _write_plots(directory, plots, hide_key or hide_workers, quiet)
-        return
-    out = out or directory / "report.html"
     found = crowdsift.load(directory)
     if hide_workers or hide_key:
         found = found.hide_workers(hide_key)
+    if plots is not None:
+        _write_plots(found, plots, quiet)
+        return
+    out = out or directory / "report.html"
     with step_progress("Report:", STAGES, quiet=quiet) as progress:
         make_report(
             found, title=title, command=command_line(), refit=refit, threads=threads, path=out, progress=progress
@@ -117,14 +128,10 @@ _FIGURES = ("leaderboard", "workers", "convergence")
 _PLOTS = tuple(f"{name}.{ending}" for name in _FIGURES for ending in ("pdf", "svg"))
 
 
-def _write_plots(directory: Path, folder: Path, hidden: Any, quiet: bool) -> None:
+def _write_plots(found: "Fit", folder: Path, quiet: bool) -> None:
     """Write the figures that need no further fit, if the method supports them."""
-    import crowdsift
     from crowdsift import plots
 
-    found = crowdsift.load(directory)
-    if hidden:
-        found = found.hide_workers(hidden if isinstance(hidden, Path) else None)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in _PLOTS:
@@ -149,14 +156,12 @@ def compare(
 ) -> None:
     """Compare the scores of two saved fits: two sessions, or two panels, on the same items."""
     import crowdsift
-    from crowdsift.io import replace_file
 
     if plot is not None:
         crowdsift.plots.require_ending(plot)
     found = crowdsift.compare(crowdsift.load(first), crowdsift.load(second), level=level)
     if out is not None:
-        with replace_file(out) as temporary:
-            temporary.write_text(found.items.to_csv(), encoding="utf-8", newline="")
+        write_csv(found.items, out)
     if plot is not None:
         crowdsift.plots.save(crowdsift.plots.comparison(found), plot)
     print_text(to_json(found.to_json()) if as_json else f"{found}\n")
@@ -195,7 +200,7 @@ def predict(
 ) -> None:
     """Predict votes on pairs, or scores of new items, from a saved fit, without fitting again."""
     import crowdsift
-    from crowdsift.io import has_items, read_pair_queries, replace_file
+    from crowdsift.io import has_items, read_pair_queries
     from crowdsift.results import labels_of_workers, predictions
 
     found = crowdsift.load(directory)
@@ -205,11 +210,4 @@ def predict(
         query = read_pair_queries(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
         workers = labels_of_workers(found, query.worker, hide_key)
         result = predictions(found, query.first, query.second, workers, unknown=unknown)
-    if out is not None:
-        with replace_file(out) as temporary:
-            temporary.write_text(result.to_csv(), encoding="utf-8", newline="")
-        say(f"Written: {out} ({result.height:,} rows)")
-    if as_json:
-        print_text(to_json(result.records()))
-    elif out is None:
-        print_text(result.to_csv())
+    show_table(result, out, as_json=as_json)

@@ -9,7 +9,8 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.results import CONTROLS, plain_text
@@ -120,16 +121,45 @@ class _WholeWrites(io.RawIOBase):
         return len(data)
 
 
+def show_table(table: Any, out: Path | None, *, as_json: bool, quiet: bool = False) -> None:
+    """Write a table as CSV into a file if there is one; print it as JSON, or as CSV without a file."""
+    if out is not None:
+        write_csv(table, out)
+        if not quiet:
+            say(f"Written: {out} ({table.height:,} rows)")
+    if as_json:
+        print_text(to_json(table.records()))
+    elif out is None:
+        print_text(table.to_csv())
+
+
+def write_csv(table: Any, out: Path) -> None:
+    """Write a table into a CSV file."""
+    from crowdsift.io import replace_file
+
+    with replace_file(out) as temporary:
+        temporary.write_text(table.to_csv(), encoding="utf-8", newline="")
+
+
 @contextmanager
-def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """Yield a function that shows the progress of a fit on standard error; only on a terminal."""
+def on_terminal(bar: Callable[[], AbstractContextManager[Any]], quiet: bool = False) -> Iterator[Any]:
+    """Yield the function of a progress bar on standard error; None if that is no terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.report import progress as console
-
-    with console.fit_progress(title, getattr(model, "tolerance", None)) as progress:
+    with bar() as progress:
         yield progress
+
+
+def fit_progress(title: str, model: Any, *, quiet: bool = False) -> AbstractContextManager[Progress | None]:
+    """Return a context with a function that shows the progress of a fit."""
+
+    def bar() -> AbstractContextManager[Progress]:
+        from crowdsift.report.progress import fit_progress
+
+        return fit_progress(title, getattr(model, "tolerance", None))
+
+    return on_terminal(bar, quiet)
 
 
 @contextmanager
@@ -152,15 +182,14 @@ class _StderrHandler(logging.Handler):
         say(record.getMessage())
 
 
-@contextmanager
 def step_progress(
     title: str, stages: Sequence[str] = (), *, quiet: bool = False
-) -> Iterator[Callable[[str], None] | None]:
-    """Show a bar on standard error with the name of the current step; only on a terminal."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from crowdsift.report import progress as console
+) -> AbstractContextManager[Callable[[str], None] | None]:
+    """Return a context with a function that shows the name of the current step."""
 
-    with console.step_progress(title, stages) as progress:
-        yield progress
+    def bar() -> AbstractContextManager[Callable[[str], None]]:
+        from crowdsift.report.progress import step_progress
+
+        return step_progress(title, stages)
+
+    return on_terminal(bar, quiet)

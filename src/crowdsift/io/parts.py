@@ -69,13 +69,6 @@ class Part:
         return (self.types or {}).get(name, "text")
 
 
-def partitions_of(path: str) -> dict[str, str]:
-    """Return the columns from folders named NAME=VALUE."""
-    folders = os.path.dirname(path).split(os.sep)
-    pairs = (folder.partition("=") for folder in folders)
-    return {name: value for name, equals, value in pairs if equals and name and value}
-
-
 _SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 # Names of files that do not identify a worker.
 _NO_NAMES = ("result", "results", "annotations", "verdicts", "judgments", "outputs", "votes", "data")
@@ -177,21 +170,16 @@ def selected(
         inner.append(f"{_reply(given) if name in replies else given} AS {ours}")
         outer.append(f"{_cut(ours)} AS r{place}")
     if condition:
-        inner += condition_scan(part)
+        columns = condition_columns(part)  # those of text files as text
+        for name in part.numeric & set(columns):
+            columns[name] = f"TRY_CAST({columns[name]} AS DOUBLE)"
+        inner += [f"{given} AS {quoted(name)}" for name, given in columns.items()]
         # The condition may end in a comment, so the bracket stands on a separate line.
         outer.append(f"coalesce(({condition}\n)::BOOLEAN, false) AS kept")
     for place, name in enumerate(late):
         inner.append(f"{quoted(name)} IS NOT NULL AS {quoted(_OURS.format(f'l{place}'))}")
         outer.append(f"{quoted(_OURS.format(f'l{place}'))} AS l{place}")
     return f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {reading})"
-
-
-def condition_scan(part: Part) -> list[str]:
-    """Return the SELECT of every column under its own name for a condition; those of text files as text."""
-    columns = condition_columns(part)
-    for name in part.numeric & set(columns):
-        columns[name] = f"TRY_CAST({columns[name]} AS DOUBLE)"
-    return [f"{given} AS {quoted(name)}" for name, given in columns.items()]
 
 
 def condition_columns(part: Part) -> dict[str, str]:
@@ -336,7 +324,9 @@ def settled(path: str, folder: TemporaryFolder, options: ReadOptions) -> tuple[P
         given, part.path, part.zipped = part.path, folder.file(), False
         recode(given, source, "utf-8-sig", part.path)
     if options.partitions:
-        part.constant = partitions_of(os.path.abspath(path))
+        folders = os.path.dirname(os.path.abspath(path)).split(os.sep)
+        pairs = (folder.partition("=") for folder in folders)
+        part.constant = {name: value for name, equals, value in pairs if equals and name and value}
     return part, note
 
 

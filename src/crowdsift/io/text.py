@@ -201,12 +201,6 @@ def _first_record(text: str) -> tuple[str, int, bool]:
     return text[start:], skip, False
 
 
-def _delimiter(record: str) -> str:
-    """Return the most frequent delimiter outside quotes; the first of _DELIMITERS if tied."""
-    outside = "".join(record.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
-
-
 def read_header(path: str, zipped: bool, source: str) -> Header:
     """Return the header of a delimited file with stripped names; raise an error for repeated ones."""
     size, record, skip, ended = _HEAD, "", 0, False
@@ -224,7 +218,8 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
             )
         size *= 8
     _refuse_encoding(record, source, None)
-    delimiter = _delimiter(record)
+    outside = "".join(record.split('"')[::2])  # of quotes
+    delimiter = max(_DELIMITERS, key=outside.count)
     try:
         with _long_fields():
             lines = _bare_quotes(io.StringIO(record, newline=""), delimiter)

@@ -17,7 +17,7 @@ from typing import Any
 from crowdsift.errors import InputError, RequestError
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["DATASETS", "Dataset", "Source", "download", "find", "folders", "load", "published"]
+__all__ = ["DATASETS", "Dataset", "Source", "find", "load"]
 
 
 @dataclass(frozen=True)
@@ -194,19 +194,7 @@ _SOURCES = {
 
 
 def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Return the folders that are searched for data sets, in order.
-
-    Parameters
-    ----------
-    data
-        A folder to look into first. It must exist.
-
-    Examples
-    --------
-    >>> from crowdsift.lab import datasets
-    >>> all(folder.is_dir() for folder in datasets.folders())
-    True
-    """
+    """Return the folders that are searched for data sets, in order: first `data`, which must exist."""
     given = [] if data is None else [_folder(data, "--data")]
     named = os.environ.get("CROWDSIFT_DATA")
     if named:
@@ -275,14 +263,7 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
 
 
 def download(name: str) -> Dataset:
-    """Return a data set, downloaded once with its checksum; later calls find it in the cache.
-
-    Examples
-    --------
-    >>> from crowdsift.lab import datasets
-    >>> datasets.download("faceage").read()  # doctest: +SKIP
-    Comparisons(250249 votes in ...)
-    """
+    """Return a data set, downloaded once with its checksum; later calls find it in the cache."""
     source = _SOURCES.get(name)
     if source is None or not source.url:
         raise RequestError(f"{name}: {_ELSEWHERE}")
@@ -311,24 +292,9 @@ def download(name: str) -> Dataset:
 
 
 def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, str]] | None:
-    """Return the figures that the paper published, as rows of text; None if they are missing.
-
-    They are searched for in the folder ``reference`` beside each folder of data sets, or in the folder that the
-    environment variable CROWDSIFT_REFERENCE names.
-
-    Parameters
-    ----------
-    name
-        real, synthetic or spammers.
-    data
-        As in `find`.
-
-    Examples
-    --------
-    >>> from crowdsift.lab import datasets
-    >>> datasets.published("no such table") is None
-    True
-    """
+    """Return the figures that the paper published (real, synthetic or spammers) as rows of text; None if missing."""
+    # They are searched for in the folder ``reference`` beside each folder of data sets, or in the folder that the
+    # environment variable CROWDSIFT_REFERENCE names.
     named = os.environ.get("CROWDSIFT_REFERENCE")
     places = (
         [_folder(named, "CROWDSIFT_REFERENCE")] if named else [place.parent / "reference" for place in folders(data)]

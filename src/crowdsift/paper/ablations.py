@@ -88,11 +88,13 @@ class Ablations(RealExperiment):
         known = self.data(data)
         truth = np.array([known.truth[item] for item in known.votes.items])
         record = judged(setting, name, scores, truth, float(fit.summary["seconds"]), note)
+        usual = self._default(data, name)
+        varied = scores.std() > 0.0 and usual.std() > 0.0
         record["figures"] |= {
             "mean_log_likelihood": float(fit.summary["mean_log_likelihood"]),
             "iterations": int(fit.summary["iterations"]),
             "converged": bool(fit.converged),
-            "correlation_with_default": _correlation(scores, self._default(data, name)),
+            "correlation_with_default": float(np.corrcoef(scores, usual)[0, 1]) if varied else None,
         }
         if setting["parameter"] == "start" and name in _MIRRORED and value < 0:
             other = _fit(votes, name, **{parameter: -value})[0].scores_of(votes.items)
@@ -130,10 +132,6 @@ _INTRODUCTION = (
 
 def _fit(votes: Any, name: str, **values: Any) -> tuple[Fit, str]:
     return fitted(votes, model(name, **values))
-
-
-def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
-    return None if one.std() == 0 or two.std() == 0 else float(np.corrcoef(one, two)[0, 1])
 
 
 def _mirror(found: dict[Key, dict[str, Cell]]) -> str:

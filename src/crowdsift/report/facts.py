@@ -124,7 +124,8 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
         return f"Left out: {WITHOUT_FEATURES}."
     if refit is False:
         return "Left out, because it takes another fit; --refit (refit=True) makes it."
-    cost = _refit_seconds(fit, votes)
+    rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
+    cost = rate * len(votes) * int(fit.summary["iterations"])
     if refit or cost <= MOST_SECONDS:
         return ""
     return (
@@ -153,11 +154,6 @@ def refit_model(fit: Fit) -> Model:
 def has_gold(fit: Fit) -> bool:
     """Return whether gold pairs determined the sign."""
     return fit.summary.get("gold_pairs") is not None
-
-
-def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
-    rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
-    return rate * len(votes) * int(fit.summary["iterations"])
 
 
 def _has_sides(fit: Fit) -> bool:

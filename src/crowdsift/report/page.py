@@ -76,6 +76,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     )
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
+    named = score_name(facts.fit)
     items, workers, whole = item_columns(facts), worker_columns(facts), overall_columns(facts)
     shown = {
         "items": _texts(items, "score", items["digits"], 0.0),
@@ -95,7 +96,8 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         checks=checks,
         **_sentences(facts),
         items=items,
-        **scale_words(facts),
+        score_name=named[0].upper() + named[1:],
+        scale_text=scale_text(facts.fit),
         whole=whole,
         texts=shown,
         followed=what_is_followed(facts.fit),
@@ -381,12 +383,6 @@ def _ranking(table: Table) -> dict[str, NDArray[Any]]:
         "votes": table["comparisons"],
         "group": table["component"],
     }
-
-
-def scale_words(facts: Facts) -> dict[str, str]:
-    """Return the name of scores, and a sentence on their level."""
-    name = score_name(facts.fit)
-    return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:

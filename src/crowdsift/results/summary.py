@@ -116,7 +116,11 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
         found.append(Diagnostic(Kind.METHOD, _AS_PAIRS.format(model.name)))
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
-        return [*found, no_information_diagnostic(votes.n_workers), *_unconverged(fitted)], None
+        nothing = (
+            "no item is in two votes: every score only repeats its vote, and nothing can be learned "
+            f"about the workers. {advice_to_repeat_pairs(votes.n_workers)}"
+        )
+        return [*found, Diagnostic(Kind.INFORMATION, nothing), *_unconverged(fitted)], None
     found += [
         *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
         *island_diagnostics(int(fitted.component.max()) + 1, contexts),
@@ -249,15 +253,6 @@ def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnosti
         "scores and ranks are comparable only within a group (column component)"
     )
     return [Diagnostic(Kind.ISLANDS, message)]
-
-
-def no_information_diagnostic(workers: int) -> Diagnostic:
-    """Report that no item is in two votes, so that no vote can be compared with another."""
-    return Diagnostic(
-        Kind.INFORMATION,
-        "no item is in two votes: every score only repeats its vote, and nothing can be learned "
-        f"about the workers. {advice_to_repeat_pairs(workers)}",
-    )
 
 
 def advice_to_repeat_pairs(workers: int) -> str:

@@ -262,10 +262,7 @@ class EncodedVotes:
 
     def worker_loads(self) -> NDArray[np.int64]:
         """Return how many votes every worker has, with weights counted and rounded."""
-        if self.elsewhere is not None:
-            return np.asarray(np.rint(self.elsewhere.loads), np.int64)
-        votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
-        return np.rint(votes).astype(np.int64)
+        return np.rint(self.loads).astype(np.int64)
 
     def worker_codes(self) -> NDArray[np.uint32]:
         """Return the worker of every comparison, as an array of length N; for slow paths only."""
@@ -704,21 +701,14 @@ def tally(votes: Comparisons, rank: NDArray[np.int64], threads: int | None = Non
     agreed, decided = np.zeros(votes.n_workers), np.zeros(votes.n_workers)
     appearances, ways = np.zeros(votes.n_items), np.zeros(votes.n_items, np.uint8)
     for rows in parts(*votes.columns) if votes.on_disk else whole:
-        found = _counts_of(votes, rows, order, used)
+        offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
+        first, second, outcome, weight = votes.columns
+        found = count_votes(first[rows], second[rows], outcome[rows], weight[rows], offsets, order, used)
         agreed += found[0]
         decided += found[1]
         appearances += found[2]
         ways |= found[3]
     return Tally(_share(agreed, decided), appearances, _WAYS[ways])
-
-
-def _counts_of(
-    votes: Comparisons, rows: slice, rank: NDArray[np.uint32], threads: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-    """Return agreed and decided votes of workers, appearances of items, and their wins and losses."""
-    first, second, outcome, weight = votes.columns
-    offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
-    return count_votes(first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads)
 
 
 def tally_of(counted: Any) -> Tally:

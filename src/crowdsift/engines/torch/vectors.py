@@ -135,7 +135,9 @@ class DeviceVector(NDArrayOperatorsMixin):
         self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
     ) -> Any:
         """Return the result of a NumPy operation on vectors of equal length and numbers."""
-        here = ufunc is not np.matmul or all(_travels(x) for x in given)
+        # A factor of a product must be on the device, or small enough to be sent there.
+        small = (isinstance(x, DeviceVector) or x.ndim == 1 or x.size < _LONG for x in given)
+        here = ufunc is not np.matmul or all(small)
         work = _UFUNCS.get(ufunc) if method == "__call__" and not named and here else None
         found = None if work is None else DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
         if found is None:
@@ -170,11 +172,6 @@ def _tensor(value: Any, like: Tensor) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(value)).to(like.device)
     number = np.asarray(value).item()
     return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
-
-
-def _travels(value: Any) -> bool:
-    """Return whether a factor of a product is on the device, or small enough to be sent there."""
-    return isinstance(value, DeviceVector) or value.ndim == 1 or value.size < _LONG
 
 
 def _hosted(value: Any) -> Any:
