@@ -272,6 +272,13 @@ def test_random_clickers_are_named_and_nobody_else() -> None:
     assert found == added
 
 
+def test_a_long_chain_of_items_has_no_scale_separation() -> None:
+    # Its scores would span thousands of logits; conjugate gradients for them took minutes.
+    labels = np.arange(5_000)
+    chain = crowdsift.Comparisons.from_arrays(labels[:-1], labels[1:], worker=labels[:-1])
+    assert scale_separation(chain) is None
+
+
 @pytest.mark.parametrize(("panel", "published"), [("peer", 0.899), ("teachers", 0.884)])
 def test_scale_separation_is_that_of_the_literature(data_dir, panel, published) -> None:
     """The figures of McMahon and Jones (2014); ours to 1e-4 by a plain fixed point as well."""

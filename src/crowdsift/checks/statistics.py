@@ -130,6 +130,8 @@ def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int 
 
 _HALF_WIN = 0.3  # epsilon of Bertoli-Barsotti and Punzo (2012)
 _MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
+_MAX_STEP = 50.0  # logits; a longer first step is that of a long chain of items, each known from few votes
+_MAX_PRODUCTS = 2_000  # iterations of conjugate gradients per step
 
 
 def scale_separation(votes: Comparisons) -> float | None:
@@ -168,8 +170,10 @@ def scale_separation(votes: Comparisons) -> float | None:
         left = centred(wins - by_item(weight * p, weight - weight * p))
         diagonal = np.maximum(information, 1e-12)
         # The shift keeps the level at 0, which the Laplacian does not determine.
-        solved = conjugate_gradient(multiply, left, diagonal, tolerance=1e-6, shift=1e-6)
+        solved = conjugate_gradient(multiply, left, diagonal, tolerance=1e-6, shift=1e-6, most=_MAX_PRODUCTS)
         step = centred(solved.x)
+        if np.abs(step).max() > _MAX_STEP:
+            return None
         scores += step / max(1.0, 0.5 * float(np.abs(step).max()))  # a full step may overshoot
         if np.abs(step).max() < _TOLERANCE:
             break
