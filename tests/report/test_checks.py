@@ -24,7 +24,7 @@ def board(wins: int, losses: int) -> crowdsift.Comparisons:
 
 def test_a_clear_leader_and_a_shared_first_place() -> None:
     clear = gather(crowdsift.fit(board(80, 10), "bt"), refit=False)
-    assert top_sentences(clear) == ["“a” is clearly the best (90 % sure)."]
+    assert top_sentences(clear) == ["“a” is clearly the best (over 99\u00a0%)."]
     check = {check.key: check for check in run_checks(clear)}["first"]
     assert check.state == "good"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)

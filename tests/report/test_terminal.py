@@ -213,7 +213,7 @@ def test_the_votes_that_would_settle_first_place_do():
     later, sooner = (two_items(*(round(share * (100 + n)) for share in (0.55, 0.45))) for n in (1.1 * more, 0.8 * more))
     settled = [crowdsift.Selector(fit, goal="first").stopping().settled for fit in (later, sooner)]
     assert settled == [True, False]
-    assert headline(later)[0].startswith("“a” is probably the best: better than “b”")
+    assert headline(later)[0].startswith("“a” is clearly the best: better than “b”")
 
 
 def test_equal_items_are_called_equal():
@@ -282,4 +282,4 @@ def test_the_headline_names_items_of_contexts():
     items = {"item": [f"r{i}" for i in range(30)], "e": embedding}
     best = int(quality.argmax())
     found = headline(crowdsift.fit(votes, by="prompt", items=items))
-    assert found[0].startswith(f"“r{best} (p{best // 10})” is probably the best")
+    assert found[0].startswith(f"“r{best} (p{best // 10})” is clearly the best")

@@ -120,7 +120,8 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     except CrowdsiftError:
         return lines
     if len(may) == 1:
-        found = f"{names[0]} is probably the best: better than {names[1]}, the second, with {sure}."
+        how = "clearly" if _leads(fit, np.flatnonzero(table["comparisons"] > 0)) else "probably"
+        found = f"{names[0]} is {how} the best: better than {names[1]}, the second, with {sure}."
     else:
         *most, last = names[0], *names[2:]
         more = f"{count(len(may) - _NAMED)} more" if len(may) > _NAMED else ""
@@ -201,7 +202,7 @@ def _first_place(facts: Facts) -> Answer | None:
     apart, pairs = int(joint["above_next"].sum()), joint.height - 1
     rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
     if CLEAR in badges:
-        return Answer("good", f"One item is clearly the best ({level} sure); {rest}")
+        return Answer("good", f"One item is clearly the best ({level}); {rest}")
     who = "One item is probably the best, but not clearly"
     if OPEN in badges:
         who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
@@ -220,17 +221,18 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
         rows = np.flatnonzero((table["component"] == component) & (table["comparisons"] > 0))
         if len(rows) < 2:
             continue
-        leader, open_to = int(rows[0]), rows[may[rows]]
-        lead = table["score"][leader] - table["score"][rows[1:]].astype(np.float64)
-        error = difference_sd(fit, np.full(len(rows) - 1, leader), rows[1:])
-        clear = (
-            len(open_to) == 1
-            and table["rank_upper"][leader] == 1
-            and int(joint["shares_first"][rows].sum()) == 1
-            and bool((lead > half_width(fit.level) * error).all())
-        )
+        open_to = rows[may[rows]]
+        clear = len(open_to) == 1 and int(joint["shares_first"][rows].sum()) == 1 and _leads(fit, rows)
         badges[open_to] = CLEAR if clear else PROBABLE if len(open_to) == 1 else OPEN
     return badges
+
+
+def _leads(fit: Fit, rows: NDArray[np.int64]) -> bool:
+    """Return whether the first of some rows can only have rank 1, and every interval of its lead is above 0."""
+    leader, others = int(rows[0]), rows[1:]
+    lead = fit.item_table["score"][leader] - fit.item_table["score"][others].astype(np.float64)
+    error = difference_sd(fit, np.full(len(others), leader), others)
+    return bool(fit.item_table["rank_upper"][leader] == 1 and (lead > half_width(fit.level) * error).all())
 
 
 def top_sentences(facts: Facts) -> list[str]:
@@ -261,7 +263,7 @@ def first_place(facts: Facts) -> list[str]:
     names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 60) for i in first]
     best = chance(float(table["p_best"][first].sum()))
     if badges[first[0]] == CLEAR:
-        return [f"“{names[0]}” is clearly the best ({level} sure)."]
+        return [f"“{names[0]}” is clearly the best ({best})."]
     if badges[first[0]] == PROBABLE:
         return [
             f"“{names[0]}” is probably the best ({best}), but {level} intervals of "
