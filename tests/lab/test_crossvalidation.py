@@ -55,6 +55,14 @@ def test_figures_are_those_of_plain_fits(votes: crowdsift.Comparisons, scheme: s
     assert found["behind"] == 0.0
 
 
+def test_a_probability_of_one_half_is_half_right() -> None:
+    """Left-out pairs of two items that nothing else connects: every prediction is one half."""
+    first, second = ([f"{name}{n}" for n in range(40) for _ in range(3)] for name in "ab")
+    votes = crowdsift.Comparisons.from_arrays(first, second, worker=["w"] * 120)
+    (found,) = cross_validate(votes, [crowdsift.BradleyTerry()], schemes=["pairs"])
+    assert (found["accuracy"], found["calibration"]) == (0.5, 0.0)
+
+
 def test_the_method_that_sees_spammers_wins() -> None:
     clean = crowdsift.simulate(12, 20, 2500, reliability=(1.5, 1.5), seed=1).comparisons()
     spammed = add_spammers(clean, "adversarial", 40, seed=1)

@@ -228,7 +228,7 @@ def test_sentences_on_workers_count_the_verdicts():
     assert expected in headline(fit)[1]
 
 
-def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts():
+def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts(monkeypatch):
     rng = np.random.default_rng(1)
     rows = {"winner": [], "loser": [], "worker": [], "prompt": []}
     for prompt in range(60):
@@ -244,6 +244,9 @@ def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts():
                 rows[name].append(value)
     fit = crowdsift.fit(rows, by="prompt", overall=False)
     assert headline(fit)[0] == ("Items are compared within 60 groups by prompt; there is no common ranking.")
+    text = shown(fit, monkeypatch, None)
+    assert "Items, " not in text
+    assert "Workers: " in text
     page = fit.report(refit=False).html
     assert "What can be trained on?" in page
     assert 'id="leaderboard" aria-labelledby="leaderboard-title" hidden' in page

@@ -90,6 +90,9 @@ def test_many_such_items_are_summarised():
     votes = Comparisons.from_arrays(names, ["loser"] * 50, worker=["w"] * 50)
     notes = crowdsift.fit(votes, "bt").warnings
     assert any("50 items only won: i000, i001, i002, i003, i004 and 45 more" in n for n in notes)
+    winners, losers = ([f"{name}{n}" for n in range(60)] for name in "wl")
+    (note,) = crowdsift.fit(Comparisons.from_arrays(winners, losers, worker=["w"] * 60), "bt").warnings[-1:]
+    assert note.startswith("120 of 120 items won, or lost, all of their votes (column flag)")
 
 
 @pytest.mark.parametrize(("name", "count"), [("lightfield", 14), ("musicsim", 11)])

@@ -294,7 +294,7 @@ def _left_out_record(
     if left is not None and best is not None:
         total = float(left.weight.sum())
         losses, behind = left.losses, left.losses - best.losses
-        follows = np.where(left.p >= 0.5, left.outcome, 1.0 - left.outcome)
+        follows = np.where(left.p > 0.5, left.outcome, np.where(left.p < 0.5, 1.0 - left.outcome, 0.5))
         figures = {
             "log_loss": float(left.weight @ losses / total),
             "log_loss_se": _error(losses, left.weight),

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
-from crowdsift.report.checks import headline
+from crowdsift.report.checks import headline, is_preferences
 from crowdsift.results import words
 from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
@@ -115,7 +115,7 @@ def _dimensions(fit: Fit) -> list[str]:
 
 
 def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:
-    tables = [_leaderboard(fit, width)]
+    tables = [] if is_preferences(fit) else [_leaderboard(fit, width)]
     if fit.overall_ranking is not None:
         title, table = _leaderboard(fit.overall_ranking, width)
         tables.insert(0, (f"{title}, over all contexts", table))

@@ -241,6 +241,7 @@ def separation_of(table: Table, method: str, level: float) -> Separation | None:
 
 
 _NAMED = 5
+_MAX_ONE_WAY = 100  # above this no item that only won or only lost is named
 _TYPICAL = 1.25  # reliability of a worker before any vote
 
 
@@ -274,6 +275,12 @@ def advice_to_repeat_pairs(workers: int) -> str:
 def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
     """Return warnings about items that only won or only lost."""
     diagnostics = []
+    if (n := int((flags != "").sum())) > _MAX_ONE_WAY:  # as replies are, with few votes each
+        message = (
+            f"{n:,} of {len(labels):,} items won, or lost, all of their votes (column flag): the votes limit their "
+            "scores on one side only, the prior on the other"
+        )
+        return [Diagnostic(Kind.ONE_WAY, message)]
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
         if len(found):
