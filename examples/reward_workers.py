@@ -1,9 +1,9 @@
-"""A reward model and who can be trusted, learned in turn: a small network on embeddings.
+"""Learn a reward model and the reliability of workers in turn: a small network on embeddings.
 
-Every pair of answers is judged once, so that only the embeddings tie votes together. The network
-learns from -log E σ(β d), d the difference of its scores and β a worker's reliability, averaged
-over what is known of it; then every worker's reliability is found anew, given the scores. The same
-network on raw votes is beside it. Run with ``python examples/reward_workers.py``.
+Every pair of answers is judged once, so that only the embeddings connect the votes. The network
+minimises -log E σ(β d), where d is the difference of its scores and β the reliability of a worker,
+averaged over the posterior of β. Then the reliability of every worker is estimated given the scores.
+The same network trained on raw votes is shown for comparison. Run with ``python examples/reward_workers.py``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def differences(model: nn.Module, votes: Votes) -> Tensor:
 
 
 def train(model: nn.Module, votes: Votes, posterior: Tensor) -> None:
-    """Take steps on -log Σ_β q_s(β) σ(β d), with q a row a worker."""
+    """Take steps on -log Σ_β q_s(β) σ(β d), where q has a row per worker."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-3)
     log_q = torch.log(posterior[votes.worker] + 1e-12)
     for _ in range(STEPS):

@@ -39,6 +39,12 @@ def test_docstrings_and_messages_are_read():
     assert len(found) == 2
 
 
+def test_templates_are_read():
+    page = '<p>What was told. {{ "so many are here" if x else "" }}</p><i class="told">x</i>{% if told %}'
+    found = [fault for _, text in prose.template_texts(page) for fault in prose.faults(text)]
+    assert len(found) == 2
+
+
 def test_a_long_page_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()

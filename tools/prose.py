@@ -137,10 +137,20 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
     yield from ((start, each) for each in paragraphs("\n".join(block)))
 
 
+def template_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the elements of a page, and of the texts in its expressions."""
+    for number, line in enumerate(text.split("\n"), 1):
+        yield from (
+            (number, each) for each in re.findall(r'"([^"]* [^"]* [^"]*)"', " ".join(re.findall(r"{{.*?}}", line)))
+        )
+        for part in re.split(r"<[^>]*>|{%.*?%}", re.sub(r"{{.*?}}", "x", line)):
+            yield number, part
+
+
 def check(path: Path) -> Iterator[str]:
     """Yield every finding in a file as place and reason."""
     text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
-    found = python_texts(text) if path.suffix == ".py" else plain(text)
+    found = {".py": python_texts, ".html": template_texts}.get(path.suffix, plain)(text)
     for line, paragraph in found:
         yield from (f"{name}:{line}: {fault}" for fault in faults(paragraph))
     limit = MAX_README_WORDS if str(name) == "README.md" else MAX_PAGE_WORDS
@@ -151,7 +161,8 @@ def check(path: Path) -> Iterator[str]:
 
 def checked() -> list[Path]:
     """Return the pages and source files that must pass."""
-    return [path for folder in ("*.md", "docs/**/*.md", "src/**/*.py") for path in sorted(ROOT.glob(folder))]
+    folders = ("*.md", "docs/**/*.md", "docs/*.py", "examples/*", "src/**/*.py", "src/**/*.html")
+    return [path for folder in folders for path in sorted(ROOT.glob(folder)) if path.suffix]
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import crowdsift
 from crowdsift import RequestError, cli
-from crowdsift.report.checks import headline
+from crowdsift.report.checks import headline, run_checks
+from crowdsift.report.facts import gather
 from crowdsift.results.predict import vote_probability
 from crowdsift.solvers.ep import panels
 from crowdsift.solvers.ep.panels import panel_posterior
@@ -330,3 +331,14 @@ def test_contexts_are_refused_before_panels_are_compared():
     rows, _ = drawn_panel(people=50)
     with pytest.raises(RequestError, match=r"trusted votes \(.*or contexts .*not both"):
         crowdsift.fit(rows, trusted={"panel": "human"}, by="panel")
+
+
+def test_the_report_and_the_suggestions_know_the_panels(fitted):
+    """Biases limit the influence of a judge, the trusted panel determines the sign, and only people are paid."""
+    fit = fitted[2]
+    checks = {check.key: check for check in run_checks(gather(fit, refit=False))}
+    assert "one-worker" not in checks
+    assert checks["sign"].state == "good"
+    suggested = dict(zip(fit.workers["worker"], fit.workers["suggestion"], strict=True))
+    assert {suggested["gpt"], suggested["claude"]} <= {"use", "leave out", "review"}
+    assert {suggested[f"p{n}"] for n in range(4)} <= {"pay", "review", "block"}

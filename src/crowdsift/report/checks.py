@@ -462,6 +462,8 @@ def _sign(facts: Facts) -> Answer:
         return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0))
     if s.get("gold_pairs"):
         return Answer("none", "Pairs with a known answer settle it; how many agree with the ranking was not checked.")
+    if facts.fit.panel_biases is not None:
+        return Answer("good", "The workers of the trusted panel settle it.")
     if stated is None:
         return Answer("none", f"{facts.fit.method} takes the majority's word for which end is the better one.")
     state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
@@ -519,7 +521,9 @@ def _flagged(facts: Facts) -> Answer:
     return Answer(state, finding, advice)
 
 
-def _one_worker(facts: Facts) -> Answer:
+def _one_worker(facts: Facts) -> Answer | None:
+    if facts.fit.panel_biases is not None:  # biases limit what the votes of other panels are worth
+        return None
     population = facts.population
     if not len(population.votes):
         return Answer("none", "The votes do not say who gave them.")

@@ -264,7 +264,7 @@ def worker_table(fitted: FitBuilder) -> Table:
         decided = fitted.votes.loads[:m]
     extra = {**result.extra, **_judged(fitted, table, left_share, decided)}
     if "suggestion" in extra:
-        extra["suggestion"] = for_models(extra["suggestion"], table["worker"].tolist())
+        extra["suggestion"] = for_models(extra["suggestion"], table["worker"].tolist(), votes.panels is not None)
     if fitted.estimate.dimensions is not None and m:
         from crowdsift.results.dimensions import weight_columns
 

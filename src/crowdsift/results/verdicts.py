@@ -100,19 +100,19 @@ def words_of(
     return words
 
 
-# Names of language models; if at least half of the workers match, judges are models.
+# Names of language models. All judges count as models if at least half of the names match.
 _MODELS = re.compile(
     r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|vicuna|command-r|palm-?2|grok|\bllm", re.IGNORECASE
 )
 _FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
 
 
-def for_models(suggested: NDArray[np.object_], workers: Sequence[Any]) -> NDArray[np.object_]:
-    """Return "use" and "leave out" in place of "pay" and "block" if the workers are language models."""
-    named = sum(_MODELS.search(str(worker)) is not None for worker in workers)
-    if not named or 2 * named < len(workers):
-        return suggested
-    return np.array([_FOR_MODELS[each] for each in suggested], dtype=object)
+def for_models(suggested: NDArray[np.object_], workers: Sequence[Any], panels: bool) -> NDArray[np.object_]:
+    """Return "use" and "leave out" in place of "pay" and "block" for language models; with panels, by each name."""
+    named = np.array([_MODELS.search(str(worker)) is not None for worker in workers], dtype=bool)
+    if not panels:
+        named[:] = named.any() and 2 * named.sum() >= len(named)
+    return np.where(named, [_FOR_MODELS[each] for each in suggested], suggested)
 
 
 def suggestions(
