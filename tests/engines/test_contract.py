@@ -243,7 +243,7 @@ def protocols(*modules: Any) -> dict[str, type]:
         name: each
         for module in modules or (base, dimensions, grid, kinds)
         for name, each in vars(module).items()
-        if inspect.isclass(each) and getattr(each, "_is_protocol", False)
+        if inspect.isclass(each) and getattr(each, "_is_protocol", False) and each.__module__ == module.__name__
     }
     parts = {part for each in found.values() for part in each.__mro__[1:]}  # of a larger protocol
     known = {name: each for name, each in found.items() if each not in parts}

@@ -79,7 +79,9 @@ def test_elimination_is_the_dense_joint_gaussian():
             rhs += n[i] * D.T @ h[i]
         covariance = np.linalg.inv(precision)
         mean = covariance @ rhs
-        found = eliminate(A, h, n, C, worker, S, winner, loser, K, T, free)
+        starts = np.searchsorted(worker, np.arange(S + 1))
+        votes = CovariateVotes(worker, starts, C, n, np.zeros(N, bool), np.zeros(N), winner, loser)
+        found = eliminate(A, h, votes, K, T, free)
         operator, right, logs = found.items()
         scores = operator.solve(right, np.zeros(K), shift=1.0, tolerance=1e-9).x
         np.testing.assert_allclose(scores, mean[:K], rtol=1e-9)
@@ -110,7 +112,8 @@ def test_messages_are_the_integral_over_coefficients():
     N, g, T = 40, 0.3, 0.5
     C, m, v = rng.normal(size=(N, 1)), rng.normal(size=N), rng.uniform(0.05, 0.3, N)
     n, beta = np.ones(N), np.array([[-0.5, 0.0, 1.2]])
-    votes = CovariateVotes(np.zeros(N, np.int64), np.array([0, N]), C, n, np.zeros(N, bool), np.zeros(N))
+    none = np.zeros(N, np.int64)
+    votes = CovariateVotes(none, np.array([0, N]), C, n, none > 0, np.zeros(N), none, none)
     types = TypeValues(beta, np.zeros(3), np.zeros(3), np.ones(3))
     found, root = start(1, 3, np.array([g])), np.array([np.sqrt(T)])
     for _ in range(6):
@@ -143,6 +146,8 @@ def test_the_core_passes_as_the_specification_does():
         rng.uniform(0.5, 3.0, N),
         rng.random(N) < 0.3,
         rng.choice([-1.0, 1.0], N),
+        worker,
+        worker,
     )
     regular = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     beta = rng.normal(size=(S, T)) * regular

@@ -181,9 +181,8 @@ def _fit_of(
         found = fitted if isinstance(fitted, Fit) else load(fitted)
         if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
             raise RequestError(
-                "the workers of this fit are hidden, and these votes have their "
-                "labels: export the votes of the fit itself (its folder), or use a "
-                "fit without --hide-workers"
+                "the workers of this fit are hidden, and these votes have their labels: export the votes of the fit "
+                "itself (its folder), or use a fit without --hide-workers"
             )
         _require_method(found.method)
         return found
@@ -296,9 +295,8 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
         source = str(fit.summary.get("source") or ("" if votes is None else votes.source))
         if not source or not Path(source).exists():
             raise RequestError(
-                "the folder holds the beginnings of replies, and the votes that it "
-                f"names ({source or 'none'}) are not here; export the file "
-                "itself with --fit (fitted=), or give texts (--texts)"
+                f"the folder holds the beginnings of replies, and the votes that it names ({source or 'none'}) are not "
+                "here; export the file itself with --fit (fitted=), or give texts (--texts)"
             )
         if votes is not None:  # read as they were read for the fit
             own = {name: getattr(options, name) for name in options.changed()}
@@ -340,9 +338,8 @@ def require_same_votes(coded: CodedVotes, fit: Fit) -> None:
     votes = float(fit.summary["votes"])
     if not np.isclose(weight, votes, rtol=1e-4):
         raise RequestError(
-            f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were "
-            "fitted; export all files that were fitted, with the options of "
-            "reading they had, and --fit (fitted=)"
+            f"{coded.table.source} gives {weight:,g} votes now, and {votes:,g} were fitted; export all files that were "
+            "fitted, with the options of reading they had, and --fit (fitted=)"
         )
 
 
@@ -407,9 +404,8 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
     if (place < 0).any():
         missing = coded.items[place < 0]
         raise RequestError(
-            f"{len(missing):,} items of the votes are not in the fit, for example "
-            f"{missing[0]!r}; give the votes that were fitted, or update the fit "
-            "first"
+            f"{len(missing):,} items of the votes are not in the fit, for example {missing[0]!r}; give the votes that "
+            "were fitted, or update the fit first"
         )
     return place
 

@@ -59,9 +59,8 @@ def next_pairs(
     hidden = isinstance(votes, Fit) and votes.summary.get("workers_hidden")
     if hidden and not all(map(is_pseudonym, named)):
         raise RequestError(
-            "the workers of this fit are hidden, and whoever is named would count "
-            "as somebody new: name them by the pseudonyms of its workers.csv, or "
-            "use a fit without --hide-workers"
+            "the workers of this fit are hidden, and whoever is named would count as somebody new: name them by the "
+            "pseudonyms of its workers.csv, or use a fit without --hide-workers"
         )
     selector = Selector(
         votes, items=items, workers=named, islands=islands, goal=goal, columns=columns, seed=seed, threads=threads

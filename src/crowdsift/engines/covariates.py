@@ -21,6 +21,8 @@ class CovariateVotes(NamedTuple):
     n: Vector
     tied: NDArray[np.bool_]
     side: Vector  # for side-only types
+    winner: NDArray[np.int64]
+    loser: NDArray[np.int64]
 
 
 class TypeValues(NamedTuple):

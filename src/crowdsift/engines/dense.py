@@ -20,11 +20,9 @@ class DenseOperator:
         self._diagonal = np.diag(matrix).copy() if diagonal is None else diagonal
 
     def multiply(self, v: Vector) -> Vector:
-        """Return the product with v."""
         return np.asarray(self._matrix @ v)
 
     def diagonal(self) -> Vector:
-        """Return the diagonal."""
         return self._diagonal
 
     def pairs(self) -> WeightedPairs:
@@ -34,7 +32,6 @@ class DenseOperator:
         return self._pairs
 
     def solve(self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000) -> Solution:
-        """Solve by factorisation."""
         x = np.linalg.solve(self._matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 

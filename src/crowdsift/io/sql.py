@@ -97,7 +97,6 @@ class Database:
         self.connection.register(name, values)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._beside is not None:
             self._beside.shutdown()
         self.connection.close()

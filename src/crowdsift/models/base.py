@@ -66,12 +66,10 @@ class SignSupport(NamedTuple):
 
     @property
     def log_odds(self) -> float:
-        """Return the log odds that the sign is right."""
         return sign_log_odds(self.positive, self.negative)
 
     @property
     def probability(self) -> float:
-        """Return the probability that the sign is right."""
         return 1.0 / (1.0 + exp(-max(self.log_odds, -700.0)))
 
     @property

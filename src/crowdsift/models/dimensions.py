@@ -48,7 +48,6 @@ class DimensionEstimate:
 
     @property
     def count(self) -> int:
-        """Return the number of dimensions."""
         return int(self.positions.shape[1])
 
     def of(self, count: int) -> Self:

@@ -183,9 +183,8 @@ class Sift(Model):
                 )
             if votes.n_items > MAX_PANEL_ITEMS and not several:
                 raise RequestError(
-                    f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, "
-                    f"here are {votes.n_items:,}; fit the trusted votes alone, or a "
-                    "part of the items"
+                    f"sift takes trusted votes on at most {MAX_PANEL_ITEMS} items, here are {votes.n_items:,}; fit the "
+                    "trusted votes alone, or a part of the items"
                 )
         refuse_count(self._asked, votes.n_items, votes.n_workers - votes.n_gold)
 

@@ -79,7 +79,6 @@ class Experiment(ABC):
 
     @property
     def seeds(self) -> range:
-        """Return the seeds of every setting."""
         return range(self.options.seeds if self.seeded else 1)
 
     @abstractmethod

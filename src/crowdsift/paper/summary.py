@@ -26,7 +26,6 @@ class Cell:
 
     @property
     def seeds(self) -> int:
-        """Return the number of seeds."""
         return max((len(found) for found in self.values.values()), default=0)
 
     def mean(self, figure: str) -> float:
@@ -43,7 +42,6 @@ class Cell:
         return math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (len(found) - 1))
 
     def standard_error(self, figure: str) -> float:
-        """Return the standard error of the mean."""
         return self.sd(figure) / math.sqrt(max(len(self.values.get(figure, [])), 1))
 
 
@@ -117,7 +115,6 @@ class Standing:
 
     @property
     def settings(self) -> int:
-        """Return the number of settings."""
         return self.beats + self.ties + self.loses
 
 

@@ -191,12 +191,6 @@ class Fit:
         """Return the labels of the items, the best first; with contexts as (value, item).
 
         The value is a tuple where there are several context columns.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
-        ['a', 'b']
         """
         items: list[Any] = self.item_table["item"].tolist()
         values = [self.item_table[name].tolist() for name in self.context_columns]
@@ -213,15 +207,7 @@ class Fit:
 
     @property
     def context_columns(self) -> tuple[str, ...]:
-        """Return the names of the context columns; empty if there are none.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "topic": ["law", "art"]}
-        >>> crowdsift.fit(rows, "bt", by="topic", workers=False).context_columns
-        ('topic',)
-        """
+        """Return the names of the context columns; empty if there are none."""
         return context_names(self.summary.get("by"))
 
     @property
@@ -290,8 +276,10 @@ class Fit:
             0, and so has the mean of every component, so components can be compared; such a worker counts as a random
             one.
 
-        Notes ----- If ties are an outcome, this is the probability given that the vote is no tie. If workers have side
-        biases, both placements of the items are equally likely.
+        Notes
+        -----
+        If ties are an outcome, this is the probability given that the vote is no tie. If workers have side biases, both
+        placements of the items are equally likely.
 
         Examples
         --------
@@ -376,15 +364,7 @@ class Fit:
         return self._native(Table({"difference": difference, "lower": difference - half, "upper": difference + half}))
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
-        """Return the scores of items, in the order given; NaN for an item without votes.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt")
-        >>> fit.scores_of(["b", "a"]).round(2)
-        array([-1.96,  1.96])
-        """
+        """Return the scores of items, in the order given; NaN for an item without votes."""
         padded = np.append(self.shown_items["score"], np.nan)
         return np.asarray(padded[positions(items, self.labels, missing=-1)])
 
@@ -408,15 +388,7 @@ class Fit:
         save(self, directory)
 
     def to_pandas(self) -> Frames:
-        """Return items and workers as frames of pandas.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"]), "bt")
-        >>> fit.to_pandas().items["item"].tolist()
-        ['a', 'b']
-        """
+        """Return items and workers as frames of pandas."""
         return self._frames("pandas")
 
     def to_polars(self) -> Frames:
@@ -461,15 +433,7 @@ class Fit:
         return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
 
     def decisions(self) -> Any:
-        """Return for every worker whether to pay, review or block it, and why; see `decisions.csv`.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
-        >>> sorted(set(crowdsift.fit(votes).decisions()["suggestion"]))
-        ['pay']
-        """
+        """Return for every worker whether to pay, review or block it, and why; see `decisions.csv`."""
         from crowdsift.results.reasons import decisions
 
         return self._native(decisions(self))
@@ -479,15 +443,7 @@ class Fit:
         return Frames(*(table.to_frame(backend) for table in tables))
 
     def to_json(self) -> dict[str, Any]:
-        """Return summary, items, workers and, if there is one, `overall`, as lists and dictionaries.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
-        >>> sorted(crowdsift.fit(votes, method="bt").to_json())
-        ['items', 'summary', 'workers']
-        """
+        """Return summary, items, workers and, if there is one, `overall`, as lists and dictionaries."""
         result = {
             "summary": dict(self.summary),
             "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
@@ -691,15 +647,7 @@ class Fit:
         return copying(self)
 
     def with_robustness(self, **options: Any) -> Fit:
-        """Return the fit with the results of `robustness`, which has the same options.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
-        >>> crowdsift.fit(votes, "bt").with_robustness().summary["robustness"]["votes"]
-        4.0
-        """
+        """Return the fit with the results of `robustness`, which has the same options."""
         found = self.robustness(**options)
         text = {**found.to_json(), "text": str(found)}
         return replace(self, summary={**self.summary, "robustness": text})
@@ -762,15 +710,6 @@ class Fit:
 
         Columns group, feature, weight, lower, upper, mean and scale; empty where features have no part in the scores.
         Without n-grams of texts, which mean nothing one by one.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> drawn = crowdsift.simulate(items=60, workers=20, comparisons=4000, seed=1)
-        >>> fit = crowdsift.fit(
-        ...     drawn.comparisons(), items={"item": drawn.items, "x": drawn.scores})
-        >>> fit.feature_weights()["feature"].tolist()
-        ['x']
         """
         from crowdsift.results.feature_table import weight_table
 

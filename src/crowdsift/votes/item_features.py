@@ -51,7 +51,6 @@ class ItemFeatures:
 
     @property
     def size(self) -> int:
-        """Return the number of features."""
         return sum(len(block.names) for block in self.blocks)
 
     def without_values(self) -> ItemFeatures:

@@ -24,9 +24,8 @@ def chosen_device(name: str | None, threads: int = 1) -> torch.device:
     if device.type == "cpu":
         if not interpreted:
             raise RequestError(
-                "engine 'torch' runs on GPUs alone: use engine 'cpu', or set "
-                "TRITON_INTERPRET=1 to run its kernels on the CPU in Triton's "
-                "interpreter, slowly"
+                "engine 'torch' runs on GPUs alone: use engine 'cpu', or set TRITON_INTERPRET=1 to run its kernels on "
+                "the CPU in Triton's interpreter, slowly"
             )
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -61,9 +60,8 @@ def _cuda_fault() -> str:
         message = str(error)
         if "too old" in message:
             return (
-                "the NVIDIA driver is too old for a PyTorch built for CUDA "
-                f"{torch.version.cuda}: update the driver, or install a build of PyTorch for "
-                "an older CUDA"
+                f"the NVIDIA driver is too old for a PyTorch built for CUDA {torch.version.cuda}: update the driver, "
+                "or install a build of PyTorch for an older CUDA"
             )
         if "no NVIDIA driver" in message:
             return "there is no NVIDIA driver: install one"

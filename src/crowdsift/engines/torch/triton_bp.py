@@ -130,7 +130,6 @@ class PairMessages:
         self._usual = 4  # sweeps of the last call
 
     def copy(self) -> Self:
-        """Return an independent copy."""
         clone = copy(self)
         clone._to, clone._sums = [x.clone() for x in self._to], self._sums.clone()
         return clone

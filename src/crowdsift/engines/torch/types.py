@@ -153,7 +153,6 @@ class TypeState:
         return self._single[1]
 
     def n_types(self) -> int:
-        """Return the number of types."""
         return self.n_regular() + len(self.shape.side_only)
 
     def reliability_only(self) -> bool:
@@ -285,7 +284,6 @@ class TypeState:
         return 2 * len(self.levels) + 1
 
     def n_regular(self) -> int:
-        """Return the number of regular types."""
         return len(self.shape.widths) * self._size()
 
     def _numbers(self, values: object) -> Tensor:

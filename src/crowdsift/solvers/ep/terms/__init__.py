@@ -58,8 +58,6 @@ def refuse_combinations(requested: Iterable[str]) -> None:
             if found is not None and found.refused:
                 way_out = f", or {other.way_out}" if other.way_out else ""
                 raise RequestError(
-                    f"sift takes {term.subject} ({term.option}) or {other.subject} "
-                    f"({other.option}), not both at once yet: "
-                    f"{found.reason[0].lower()}{found.reason[1:-1]}; leave one of "
-                    f"the two away{way_out}"
+                    f"sift takes {term.subject} ({term.option}) or {other.subject} ({other.option}), not both at once "
+                    f"yet: {found.reason[0].lower()}{found.reason[1:-1]}; leave one of the two away{way_out}"
                 )

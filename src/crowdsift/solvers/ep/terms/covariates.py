@@ -294,20 +294,11 @@ class Elimination:
 
 
 def eliminate(
-    tau: Vector,
-    nu: Vector,
-    n: Vector,
-    C: Vector,
-    worker: NDArray[np.integer],
-    n_workers: int,
-    winner: NDArray[np.integer],
-    loser: NDArray[np.integer],
-    n_items: int,
-    variance: Vector,
-    free: NDArray[np.bool_],
+    tau: Vector, nu: Vector, votes: CovariateVotes, n_items: int, variance: Vector, free: NDArray[np.bool_]
 ) -> Elimination:
-    """Eliminate workers from the joint Gaussian of these sites; votes are ordered by worker."""
-    K, P, root = n_items, C.shape[1], np.sqrt(variance)
+    """Eliminate workers from the joint Gaussian of these sites."""
+    worker, n, C, winner, loser = votes.worker, votes.n, votes.C, votes.winner, votes.loser
+    n_workers, K, P, root = len(votes.starts) - 1, n_items, C.shape[1], np.sqrt(variance)
     F, f = _squares(worker, n * tau[:, 2], C, n_workers), _sums(worker, n * nu[:, 1], C, n_workers)
     X = np.zeros((n_workers, K + P, P))
     for p in range(P):
@@ -392,9 +383,9 @@ class CovariateSites:
         side = np.where(worker[rows] < before_gold, turn, 0.0)
         starts = np.searchsorted(worker[rows], np.arange(votes.n_workers + 1))
         self._voted = (np.diff(starts) > 0) & (np.arange(votes.n_workers) < before_gold)  # gold apart
-        self._votes = CovariateVotes(worker[rows], starts, C, n, tied[rows], side)
-        self._winner = np.where(back, votes.second[rows], votes.first[rows]).astype(np.int64)
-        self._loser = np.where(back, votes.first[rows], votes.second[rows]).astype(np.int64)
+        first, second = (codes[rows].astype(np.int64) for codes in (votes.first, votes.second))
+        ends = np.where(back, second, first), np.where(back, first, second)
+        self._votes = CovariateVotes(worker[rows], starts, C, n, tied[rows], side, *ends)
         self._n_items, self._free = votes.n_items, free
         self.types = TypeTable(types, votes.n_workers, votes.n_gold)
         P = C.shape[1]
@@ -408,14 +399,14 @@ class CovariateSites:
         self.laplace: WorkerLaplace | None = None
         self._eliminated: Elimination | None = None
         self.joint: JointPosterior | None = None
-        pairs = np.unique(pair_keys(self._winner, self._loser, self._n_items))
+        pairs = np.unique(pair_keys(self._votes.winner, self._votes.loser, self._n_items))
         self.n_votes, self.n_pairs = float(len(rows)), float(len(pairs))
         self.pairs_held = self.n_pairs
 
     def set_item_variances(self, variances: Vector) -> None:
         """Set the initial variances of differences from the variances of items."""
         self._V = self._V.copy()
-        self._V[:, 0] = variances[self._winner] + variances[self._loser]
+        self._V[:, 0] = variances[self._votes.winner] + variances[self._votes.loser]
 
     def update(self, given: SitePass) -> SiteUpdate:
         """Return messages of types with their own coefficients, and sites on (d, η)."""
@@ -464,7 +455,7 @@ class CovariateSites:
 
     def _posterior_means(self, means: Vector) -> Vector:
         """Return the posterior means of (d, η), winner less loser, and store those of g."""
-        d = means[self._winner] - means[self._loser]
+        d = means[self._votes.winner] - means[self._votes.loser]
         if self._eliminated is None:
             return np.stack([d, self._votes.C @ self.effects.mean], axis=1)
         g, gamma = self._eliminated.coefficients(means)
@@ -528,20 +519,7 @@ class CovariateSites:
 
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
         """Return the items' system after eliminating coefficients, without a pair effect."""
-        votes = self._votes
-        self._eliminated = eliminate(
-            self._tau,
-            self._nu,
-            votes.n,
-            votes.C,
-            votes.worker,
-            len(votes.starts) - 1,
-            self._winner,
-            self._loser,
-            self._n_items,
-            self.effects.variance,
-            self._free,
-        )
+        self._eliminated = eliminate(self._tau, self._nu, self._votes, self._n_items, self.effects.variance, self._free)
         return SiteSystem(*self._eliminated.items())
 
     def variances(
@@ -557,7 +535,7 @@ class CovariateSites:
             log_determinant = inverse_root(laplacian.multiply(np.eye(K)) + np.eye(K))[1]
         except np.linalg.LinAlgError:
             return improper
-        S, w, x, s = found.covariance, self._winner, self._loser, votes.worker
+        S, w, x, s = found.covariance, self._votes.winner, self._votes.loser, votes.worker
         items = np.diag(S)[:K].copy()
         dd = items[w] + items[x] - 2.0 * S[w, x]
         cross = found.with_coefficients[s, w] - found.with_coefficients[s, x]
