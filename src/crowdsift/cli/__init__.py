@@ -95,20 +95,20 @@ class _Command(TyperCommand):
 
 # The list of commands shows these, with one line each.
 _COMMANDS = (
-    (demo, "A crowd with spammers, simulated, fitted and shown.", ""),
-    (fit, "Scores of items, verdicts on workers.", "fit votes.csv --out result --report report.html"),
-    (update, "More votes for a saved fit.", "update result new.csv"),
-    (report, "The page of a saved fit.", "report result"),
-    (compare, "Two saved fits of the same items.", "compare session1 session2 --plot both.pdf"),
-    (predict, "How votes on pairs will go, by a saved fit.", "predict result pairs.csv"),
-    (next_, "The comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
+    (demo, "Simulate a crowd with spammers, fit it and show the result.", ""),
+    (fit, "Fit votes: scores of items, verdicts on workers.", "fit votes.csv --out result --report report.html"),
+    (update, "Add votes to a saved fit.", "update result new.csv"),
+    (report, "Write the report of a saved fit.", "report result"),
+    (compare, "Compare two saved fits of the same items.", "compare session1 session2 --plot both.pdf"),
+    (predict, "Predict votes on pairs by a saved fit.", "predict result pairs.csv"),
+    (next_, "Choose the comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
     (ask, "Collect votes in the browser.", "ask items.csv --study study.sqlite --goal first"),
-    (plan, "How many more votes are needed.", "plan items.csv --goal top-3"),
-    (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
-    (evaluate, "Methods side by side.", "evaluate votes.csv --methods sift,bt"),
-    (spam, "Votes with spammers added.", "spam votes.csv --kind left --percent 50 --out spammed.csv"),
-    (simulate, "Votes with a known truth.", "simulate --items 40 --workers 30 --comparisons 5000 --out drawn"),
-    (reproduce, "The paper's experiments again.", "reproduce synthetic --quick"),
+    (plan, "Estimate how many more votes are needed.", "plan items.csv --goal top-3"),
+    (export, "Write votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
+    (evaluate, "Compare methods on the same votes.", "evaluate votes.csv --methods sift,bt"),
+    (spam, "Add spammers to votes.", "spam votes.csv --kind left --percent 50 --out spammed.csv"),
+    (simulate, "Draw votes with a known truth.", "simulate --items 40 --workers 30 --comparisons 5000 --out drawn"),
+    (reproduce, "Run the paper's experiments again.", "reproduce synthetic --quick"),
 )
 for _command, _short, _example in _COMMANDS:
     app.command(

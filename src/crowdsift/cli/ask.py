@@ -23,9 +23,9 @@ ItemsFile = Annotated[
     READS,
     typer.Argument(
         metavar="[ITEMS]",
-        help="A file with the column item and, as far as judges shall see more than its name, "
-        "text, markdown or image (a file beside it), and prompt if the items are replies to "
-        "prompts. Leave it out to continue a study.",
+        help="A file with the column item. What judges see comes from the optional columns "
+        "text, markdown or image (a file beside it); prompt says to what an item is a reply. "
+        "Omit the file to continue a study.",
     ),
 ]
 Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]
@@ -38,7 +38,7 @@ Judges = Annotated[
         "votes of each). Each gets a link. Without it one link serves all who give a name."
     ),
 ]
-GoalText = Annotated[str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")]
+GoalText = Annotated[str | None, typer.Option(help="The goal: first, top-K (such as top-3) or ranking.")]
 Confidence = Annotated[float | None, typer.Option(help="How sure the answer must be; 0.95 by default.")]
 Budget = Annotated[float | None, typer.Option(help="The most votes in all; with --price the most money.")]
 GoldPairs = Annotated[
@@ -58,7 +58,7 @@ Address = Annotated[
 ]
 NewLinks = Annotated[bool, typer.Option("--new-links", help="Make new links for all judges; old ones stop working.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the study's page.")]
-Demo = Annotated[bool, typer.Option("--demo", help="A study to try out, with items that are there already.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Start a study with example items, to try it out.")]
 
 
 def ask(
@@ -175,7 +175,7 @@ def plan(
     *,
     goal: opt.GoalText = "first",
     confidence: Annotated[float, typer.Option(help="How sure the answer must be.")] = 0.95,
-    most: Annotated[int, typer.Option(help="Where simulated studies end: votes that you could get.", min=50)] = 100_000,
+    most: Annotated[int, typer.Option(help="The most votes that you could get; studies end there.", min=50)] = 100_000,
     plot: Annotated[
         Path | None, Writes(), typer.Option(help="PNG, SVG or PDF file for a picture of the needs.")
     ] = None,

@@ -18,15 +18,15 @@ To = Annotated[
     str,
     typer.Option(
         "--to",
-        help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
-        "rejected are added, and all columns speak of these.",
+        help="plain: all new columns refer to the item that the vote prefers. trl: chosen and "
+        "rejected are added, and all new columns refer to these.",
     ),
 ]
 Flip = Annotated[
     str,
     typer.Option(
-        help="With --to trl, when chosen is the other item than the vote preferred: never, "
-        "sure (it is better with 95 %), always (it is more probably better)."
+        help="With --to trl, when to choose the item that the vote did not prefer: never, "
+        "sure (it is better with 95 %), always (it is probably better)."
     ),
 ]
 
@@ -41,8 +41,8 @@ Head = Annotated[
 ]
 Target = Annotated[Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
 Method = Annotated[str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers.")]
-Texts = Annotated[str | None, READS, typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN.")]
-Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to take instead of fitting.")]
+Texts = Annotated[str | None, READS, typer.Option(help="Texts for chosen and rejected, as ITEMS.csv:COLUMN.")]
+Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to use instead of fitting.")]
 
 
 @reads_votes("by")

@@ -34,8 +34,7 @@ Reask = Annotated[
     bool,
     typer.Option(
         "--reask",
-        help="Second opinions instead: pairs that were judged, where the order or the worker who "
-        "judged is least certain.",
+        help="Choose pairs that need a second opinion: judged pairs whose order, or whose worker, is least certain.",
     ),
 ]
 

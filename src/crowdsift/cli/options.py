@@ -230,7 +230,7 @@ ReportFile = Annotated[
     Path | None, Writes(), typer.Option(help="File for the report, one HTML page that needs no network.")
 ]
 Start = Annotated[
-    Path | None, READS, typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from.")
+    Path | None, READS, typer.Option(help="Folder of an earlier fit of a part of these votes, to start from.")
 ]
 Columns = Annotated[
     str | None, typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator.")
@@ -240,7 +240,7 @@ Sides = Annotated[
     bool | None,
     typer.Option(
         "--sides/--no-sides",
-        help="Whether first/second (or left/right) is where the items were shown. Default: yes "
+        help="Whether first/second (or left/right) is the side on which an item was shown. Default: yes "
         "for left,right columns, no for others.",
     ),
 ]
@@ -258,21 +258,21 @@ Gold = Annotated[
     str | None,
     READS,
     typer.Option(
-        help="Pairs of known order, columns winner,loser (and that of --by): they settle which end of the scores is up."
+        help="Pairs of known order: a file with winner and loser (and the column of --by). They settle which end is up."
     ),
 ]
 By = Annotated[
     str | None,
     typer.Option(
-        help="A column of contexts (topic, prompt, scene): one ranking for each value, with the "
-        "same workers, and one over all; several as language,turn: one for each combination."
+        help="A column of contexts (topic, prompt, scene). Each value gets a ranking, with the "
+        "same workers, and all together get one. language,turn: a ranking for each combination."
     ),
 ]
 Pooling = Annotated[
     str | None,
     typer.Option(
-        help="How contexts of --by that share items learn from each other (sift): auto (default), "
-        "by as much as the votes imply; none; or complete, as if they were one."
+        help="How contexts of --by that share items learn from each other (sift): auto (default): "
+        "as much as the votes imply; none: not at all; complete: as if they were one context."
     ),
 ]
 Trusted = Annotated[
@@ -294,23 +294,23 @@ Scheduler = Annotated[
     ),
 ]
 Memory = Annotated[
-    str | None, typer.Option(help="How much memory to use, as 4GB: votes that need more are kept in files of TMPDIR.")
+    str | None, typer.Option(help="How much memory to use, such as 4GB; more votes are kept in files in TMPDIR.")
 ]
 Shards = Annotated[
-    int | None, typer.Option(help="In how many parts --engine dask cuts the votes; default one per process.")
+    int | None, typer.Option(help="Number of parts into which --engine dask divides votes; default one per process.")
 ]
 Checkpoint = Annotated[
     Path | None,
     Writes(checkpoint_files, replaces=True),
     typer.Option(
-        help="A folder for the iterate of the fit, written every ten seconds: --start FOLDER goes "
-        "on from it. With --engine dask it is also kept where the cluster is lost."
+        help="Folder for the state of the fit, written every ten seconds; --start FOLDER continues "
+        "from it. With --engine dask it is also written if the cluster is lost."
     ),
 ]
 Query = Annotated[
     str | None,
     typer.Option(
-        help="One SELECT whose columns are those of votes; VOTES is then postgresql://..., "
+        help="One SELECT that returns votes; VOTES is then postgresql://..., "
         "sqlite:///FILE, duckdb:///FILE, or the path of such a file."
     ),
 ]
@@ -352,7 +352,7 @@ Statistics = Annotated[
 DependentBy = Annotated[
     str | None,
     typer.Option(
-        help="A column (prompt, task, session) whose equal values say that votes depend on each "
+        help="A column (prompt, task, session) whose equal values mean that votes depend on each "
         "other: intervals then count groups, not votes."
     ),
 ]
@@ -365,8 +365,8 @@ ExcelSafe = Annotated[
     typer.Option(
         "--excel-safe",
         metavar="FOLDER",
-        help="Folder for items, workers and decisions as CSV for spreadsheets: labels that these "
-        "would run as a formula begin with an apostrophe.",
+        help="Folder for items, workers and decisions as CSV for spreadsheets. Labels that a spreadsheet "
+        "would run as a formula get an apostrophe in front.",
     ),
 ]
 DecimalComma = Annotated[
@@ -385,20 +385,19 @@ MturkReview = Annotated[
     ),
 ]
 HideWorkers = Annotated[
-    bool,
-    typer.Option("--hide-workers", help="Stable pseudonyms instead of the labels of workers, in all that is written."),
+    bool, typer.Option("--hide-workers", help="Write pseudonyms instead of the labels of workers, the same everywhere.")
 ]
 HideKey = Annotated[
     Path | None,
     READS,
     typer.Option(
         "--hide-key",
-        help="File of a secret key for the pseudonyms (made with: openssl rand -hex 32), without "
-        "it no one can match pseudonyms to a list of labels. Implies --hide-workers.",
+        help="File with a secret key for the pseudonyms (openssl rand -hex 32 makes one). Without "
+        "the key no one can match pseudonyms to a list of labels. Implies --hide-workers.",
     ),
 ]
 TimeColumn = Annotated[
-    str | None, typer.Option("--time", help="A column of times: whose reliability changes is then tested.")
+    str | None, typer.Option("--time", help="A column of times; a test then shows whose reliability changes.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
@@ -420,8 +419,8 @@ def mapping(text: str | None, option: str = "--columns", example: str = "winner=
 Price = Annotated[
     str | None,
     typer.Option(
-        help="What a vote of each panel costs, as human=1,llm=0.01; the file of --workers then has a column panel. "
-        "next asks who tells most for the money; in ask the budget is money."
+        help="The price of a vote of each panel, as human=1,llm=0.01; the file of --workers then needs a column panel. "
+        "next chooses who gives most information per price; in ask --budget is money."
     ),
 ]
 
@@ -501,7 +500,7 @@ MissingFeatures = Annotated[
         help="Items without features: error, mean (they count as average) or drop (votes on them are left out).",
     ),
 ]
-GoalText = Annotated[str, typer.Option("--goal", help="What is to be found: first, top-K (as top-3) or ranking.")]
+GoalText = Annotated[str, typer.Option("--goal", help="The goal: first, top-K (such as top-3) or ranking.")]
 
 
 def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[str]] | None:

@@ -162,10 +162,11 @@ def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
+    held = "the difference is" if len(rivals) == 1 else "the differences are"
     about = "About" if votes <= fit.item_table["comparisons"].sum() / 2 else "They are almost equal: about"
     return [
         f"{about} {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
-        f"{100 * SURE:.0f} %, if the difference is as estimated."
+        f"{100 * SURE:.0f} %, if {held} as estimated."
     ]
 
 
