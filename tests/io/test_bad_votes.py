@@ -28,7 +28,7 @@ BAD_TEXT = {
     "no header": ("a,b,c\n1,2,3\n", "a, b, c (or is that the first vote? Then put"),
     "a comment": ("# mine\nwinner,loser,worker\na,b,x\n", "is there a title or a comment"),
     "mistyped": ("winer,loser,worker\na,b,x\n", "did you mean 'winner' by 'winer'?"),
-    "how to map": ("better,worse,worker\n1,2,3\n", "--columns winner=NAME"),
+    "how to map": ("good,bad,worker\n1,2,3\n", "--columns winner=NAME"),
     "worker absent": ("winner,loser\na,b\n", "no column 'worker'"),
     "how to pool": ("winner,loser\na,b\n", "--no-workers (workers=False)"),
     "column twice": ("winner,loser,loser,worker\na,b,c,d\n", "the column 'loser' twice"),

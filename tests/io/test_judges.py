@@ -15,6 +15,7 @@ import pytest
 import crowdsift
 from crowdsift import InputError, RequestError
 from crowdsift.io.ingest import coded_votes
+from crowdsift.report.terminal import _worker_table
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -448,7 +449,8 @@ def test_gold_pairs_rank_judges(judged: Path) -> None:
     kinds = {row["judge"]: row["kind"] for row in rows_of(judged / "judges.csv")}
     gold = rows_of(judged / "verdicts_gold.csv")[::10]
     pairs = {name: [row[name] for row in gold] for name in gold[0]}
-    table = crowdsift.fit(judged / "verdicts", worker_from_path=True, gold=pairs).worker_table
+    fit = crowdsift.fit(judged / "verdicts", worker_from_path=True, gold=pairs)
+    table = fit.worker_table
     found = {
         kind: {
             name: np.array([x for who, x in zip(table["worker"], table[name], strict=True) if kinds[who] == kind])
@@ -460,6 +462,14 @@ def test_gold_pairs_rank_judges(judged: Path) -> None:
         assert found[better]["weight_length"].min() > found[worse]["weight_length"].max()
     others = np.concatenate([found["weak"]["reliability"], found["random"]["reliability"]])
     assert found["strong"]["reliability"].min() > others.max()
+    columns = {column.header: list(column.cells) for column in _worker_table(fit, 120)[1].columns}
+    lengths = [
+        float(str(x))
+        for x, verdict in zip(*map(columns.get, ("all weights", "verdict")), strict=True)
+        if str(verdict) == "distinct"
+    ]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == pytest.approx(found["weak"]["weight_length"].max(), abs=0.01)
 
 
 def test_both_columns_of_a_decision_have_names_of_one_pair(tmp_path: Path) -> None:

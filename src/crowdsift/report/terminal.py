@@ -269,22 +269,22 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     result = ", ".join(f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts)
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
-    # The harm that a worker can do grows with the number of votes.
+    # The harm that a worker can do grows with the number of votes; the length of the weights is what they tell.
     severity = {"adversarial": 0, "one-sided": 1, "random": 2, "distinct": 3, "weak": 4}
-    rows.sort(key=lambda row: (severity[row["verdict"]], -row["comparisons"]))
+    rows.sort(key=lambda row: (severity[row["verdict"]], -row["comparisons"], -round(row.get("weight_length", 0.0), 3)))
     rows = rows[:_SHOWN]
     columns = {
         "worker": [_plain(row["worker"]) for row in rows],
         "reliability": [f"{row['reliability']:z.3f}" for row in rows],
         f"{level_text(fit.level)} interval": [_interval(row["lower"], row["upper"], 2, level) for row in rows],
+        "all weights": [f"{row['weight_length']:.2f}" if "weight_length" in row else "" for row in rows],
         "votes": [words.count(row["comparisons"]) for row in rows],
         "agreement": ["" if row["agreement"] is None else words.percent(row["agreement"]) for row in rows],
         "gold": ["" if row.get("gold_agreement") is None else words.percent(row["gold_agreement"]) for row in rows],
         "verdict": [row["verdict"] for row in rows],
     }
-    if not any(columns["gold"]):
-        del columns["gold"]
-    for name in ("gold", "agreement", f"{level_text(fit.level)} interval", "reliability"):
+    columns = {name: texts for name, texts in columns.items() if any(texts)}
+    for name in ("gold", "agreement", "all weights", f"{level_text(fit.level)} interval", "reliability"):
         wide = 1 + sum(max(map(len, [head, *texts])) + 3 for head, texts in columns.items())
         if wide > width and name in columns:
             del columns[name]
