@@ -5,26 +5,21 @@ the k-th smallest and the k-th largest of n needs contains the real one with the
 number of simulations.
 """
 
-from __future__ import annotations
-
 import time
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from crowdsift.active.batches import BatchSelection
+from crowdsift.active.batches import BatchSelection, State
 from crowdsift.active.beliefs import Joint
 from crowdsift.active.select import Selector
 from crowdsift.active.stopping import Goal, checked_confidence, stopping
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.words import count
-
-if TYPE_CHECKING:
-    from crowdsift.active.batches import State
-    from crowdsift.numeric import Vector
 
 MAX_VOTES = 100_000  # most votes of a simulated study
 RUNS = 59  # simulated studies: the 3rd and the 57th of their needs are the ends of a 90 % interval

@@ -5,30 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.active.batches import TYPES, BatchSelection, Question, State, ThompsonSampler, neighbours
-from crowdsift.active.beliefs import Independent, Joint
+from crowdsift.active.beliefs import Belief, Codes, Independent, Joint
 from crowdsift.active.stopping import Goal, Stopping, checked_confidence, stopping
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import BradleyTerry, Model, Sift
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import components, pair_keys
 from crowdsift.votes.labels import key_of, merge, plain
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.active.beliefs import Belief, Codes
-    from crowdsift.numeric import Vector
 
 _MOST_PAIRS = 1_000_000  # the pairs are chosen one after the other, each among all candidates
 

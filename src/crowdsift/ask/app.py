@@ -4,8 +4,6 @@ Everyone has a token, sent as a header and never as a cookie, so that no other s
 memory or from the study file; fits run in a separate process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import hmac
@@ -20,24 +18,21 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crowdsift.ask.items import Content, safe_html
 from crowdsift.ask.questions import Chooser, Question, opened, signature
 from crowdsift.ask.store import Judge, Store, Vote, read_votes, token_digest
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STATIC = Path(__file__).parent / "static"
 MAX_BODY = 16_000  # most bytes of a request

@@ -4,13 +4,11 @@ It reads the study file, never writes to it, and ends when the server does (its 
 crowdsift.ask.background STUDY``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +17,9 @@ from crowdsift.active.select import Selector
 from crowdsift.active.stopping import Goal, sentence
 from crowdsift.ask.store import read_votes
 from crowdsift.errors import CrowdsiftError
-from crowdsift.fitting import fit
+from crowdsift.fitting import Fit, fit
 from crowdsift.results.words import item_label, shortened
 from crowdsift.votes.comparisons import Comparisons
-
-if TYPE_CHECKING:
-    from crowdsift.fitting import Fit
 
 _RANKED = 400  # pairs sent to the server, the most valuable first
 _SHOWN_ITEMS = 500

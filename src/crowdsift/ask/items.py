@@ -1,17 +1,13 @@
 """The items of a study: read from a file, checked, and rendered without active content."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import lookup, open_source, refuse_empty, resolve_column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_ITEMS = 5_000
 MAX_TEXT = 100_000  # characters of a text

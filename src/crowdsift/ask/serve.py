@@ -1,7 +1,5 @@
 """Start a study: make or open its file, issue links, and run the server until it is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import os
@@ -9,11 +7,12 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from crowdsift.ask.store import Store, create_study, token_digest
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.items import read_gold
 from crowdsift.votes.comparisons import Comparisons
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _DEFAULTS = {
     "question": "Which one is better?",

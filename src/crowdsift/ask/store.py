@@ -4,8 +4,6 @@ A vote is on the disk before it is acknowledged (synchronous=FULL). Votes that a
 that many judges wait for the same sync of the disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,12 +11,13 @@ import secrets
 import sqlite3
 import sys
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift.ask.items import Content
 from crowdsift.errors import InputError, RequestError
@@ -30,8 +29,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 VERSION = 1
 _SCHEMA = """

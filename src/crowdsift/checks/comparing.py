@@ -1,25 +1,20 @@
 """Compare two fits of the same items: two sessions, two panels, or two methods."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import keys_of
 from crowdsift.results.scales import checked_level, level_text
 from crowdsift.results.store import taken_by
 from crowdsift.results.summary import SHRUNK, separation_of
 from crowdsift.results.tables import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 _SURE = 0.95  # probability that no item is named by chance
 _MIN_ITEMS = 4  # shared items for an interval of a correlation

@@ -23,33 +23,29 @@ workers agree more often on clear pairs, with slips they agree more often on une
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import comb, exp, lgamma, log, log1p
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.statistics import calibrated, most_likely
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import difference_variance
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.saddle_point import saddle_point, saddle_points
+from crowdsift.results.fit import Fit
 from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import for_lower, pair_codes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
-
-    Codes = NDArray[np.int64]
-    Again = Callable[[Codes], "Alike"]
+Codes = NDArray[np.int64]
+Again = Callable[[Codes], "Alike"]
 
 _CLOSER = 400  # pairs of workers whose probability by chance comes from a saddle point
 _OUTCOMES = 2_000_000  # most outcomes of their votes

@@ -4,33 +4,27 @@ A path of removals follows from influence (see `influence`). Along it the smalle
 remaining votes, so every number is verified by a fit and is an upper bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.checks.influence import ScoreModel
 from crowdsift.errors import CrowdsiftError, RequestError
-from crowdsift.fitting.refit import Nearby, refitter
+from crowdsift.fitting.refit import Nearby, Rescored, refitter
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric import Vector
+from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.tables import Table
 from crowdsift.results.words import item_label
+from crowdsift.votes.comparisons import Comparisons
 
-if TYPE_CHECKING:
-    from crowdsift.fitting.refit import Rescored
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
-
-    Refit = Callable[[Comparisons], Fit]
-    from numpy.typing import NDArray
-
-    Margin = Callable[[Vector], float]
+Refit = Callable[[Comparisons], Fit]
+Margin = Callable[[Vector], float]
 
 MOST_ITEMS = 1_000  # most items whose Hessian is inverted
 _CHALLENGERS = 3  # challengers that are searched: those that seem to need the fewest votes

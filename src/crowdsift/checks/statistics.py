@@ -8,31 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.refit import refitter
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric import Vector
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.fit import Fit
 from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.summary import Separation, separation_of
 from crowdsift.results.tables import Table
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import components, for_lower, pair_codes
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
-    from crowdsift.votes.comparisons import Comparisons
-
-    Refit = Callable[[Comparisons], Fit]
+Refit = Callable[[Comparisons], Fit]
 
 _SURE = 0.95  # probability that no worker, or item, is named by chance
 _LEAST = 1e-6  # least probability of an outcome, so that one vote does not decide all

@@ -6,15 +6,11 @@ Kupper with the tie width of its worker. Every pass takes a part of the votes: a
 of seven, by a hash; gold is never left out).
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from crowdsift.engines.kinds import Items, Operator, Total, Totals, Workers
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
+from crowdsift.numeric import Vector
 
 MAX_DIMENSIONS = 8
 

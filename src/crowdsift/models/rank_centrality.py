@@ -1,21 +1,17 @@
 """Rank centrality: the stationary distribution of a walk towards winners."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.models.base import Estimate, Model, Start
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,21 @@
 """sift in several dimensions: when they are tried, and how the estimate is made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
+from crowdsift.engines.base import Engine, required
 from crowdsift.engines.dimensions import MAX_DIMENSIONS, Part
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.models.dimensions import DimensionEstimate, Trial
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.solvers.ep.terms.dimensions import Setting, State, begin, fitted, resumed, search
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.numeric import Vector
 
 _RESPONSE_WORK = 1e9  # largest sum of squared numbers of positions that workers judge
 _OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # caution of the passes over workers under a broad prior

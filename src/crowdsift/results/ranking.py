@@ -1,21 +1,14 @@
 """Ranks of items, the order of their table, and the limits of ranks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.models.covariance import Block
+from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import normal_cdf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from crowdsift.models.covariance import Block
-    from crowdsift.numeric import Vector
 
 _SAMPLES = 400  # samples of ranks
 _NUMBERS = 4_000_000  # numbers drawn at a time

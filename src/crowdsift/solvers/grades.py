@@ -6,19 +6,14 @@ who prefers extreme grades, has narrower cut points. Since σ(η - a) - σ(η - 
 grade k is a win at the cut κc_k and a loss at the next one, but for a constant.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.random_effects import RandomEffects
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-
 
 _STEPS, _CLOSE, _VARIANCE = 60, 1e-5, 0.1  # Newton's method: most steps, tolerance, and the initial variance of k
 _STIFF = 25.0  # precision of the prior of the log factor of a worker's η

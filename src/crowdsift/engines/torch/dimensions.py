@@ -6,28 +6,24 @@ arithmetic vote by vote. Sums have a fixed order, so that two runs give the same
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from crowdsift.engines.dimensions import DimensionUpdate, Part
+from crowdsift.engines.dimensions import Crowd, DimensionUpdate, Part
 from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.vectors import to_host, to_solver
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 from crowdsift.numeric.threads import thread_count
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from crowdsift.engines.dimensions import Crowd
-    from crowdsift.engines.torch.votes import VoteTensors
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.comparisons import Comparisons
 
 _BLOCK = 256  # votes per program
 _INNER = 2  # updates of votes and worker in a pass

@@ -13,14 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint
+from typing import Any
 
 from crowdsift.errors import RequestError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 __all__ = ["PLAIN", "Format", "Found", "Unfolded", "format_names", "known_formats", "side_columns"]
 

@@ -1,16 +1,11 @@
 """Battles of models: Chatbot Arena, MT-bench and evalica."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from crowdsift.io.formats import Format, Unfolded
 from crowdsift.io.formats.judges import unfolded_votes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 # Later files have "both bad" as a separate answer; for the order it means the same as a tie.
 _BOTH_BAD = ("tie (bothbad)", "bothbad", "both_bad", "both bad")

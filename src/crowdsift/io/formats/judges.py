@@ -1,20 +1,15 @@
 """Verdicts of LLM judges and of panels: AlpacaEval, Arena-Hard, PandaLM, verdict files, CJ."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdsift.io.formats import Format, Unfolded, filter_names
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import label_of, prompt_label, reply_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 # A preference of 1 means the first generator, 2 the second; 0 was a draw in early versions.
 ALPACA_EVAL = Format(

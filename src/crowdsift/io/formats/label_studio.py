@@ -1,16 +1,11 @@
 """Label Studio: tasks with their annotations, as its JSON and JSON-MIN exports write them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.formats import SIDE_WORDS, TIE_WORDS, Format, Unfolded, side_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 
 def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:

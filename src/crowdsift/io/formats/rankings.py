@@ -5,13 +5,12 @@ ranking counts as n - 1 votes. Equal ranks are ties; gaps have no meaning. `bt` 
 which are restored from the ranks beside the pairs.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +20,7 @@ from crowdsift.io.options import ROLES
 from crowdsift.votes.choices import NOT_RANKED
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import label_of, reply_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 _BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks in a best-worst answer
 _ALONE = "rankings of one item"

@@ -4,18 +4,13 @@ Replies are text or lists of chat messages. Their prompt is their context: equal
 Without a column of prompts, the prompt is the common beginning of both conversations.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from crowdsift.io.formats import Format, Unfolded
 from crowdsift.votes.replies import cut, messages_of, reply_label
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from crowdsift.votes.source import Source
+from crowdsift.votes.source import Source
 
 _COLUMNS = {
     "winner": ("chosen",),

@@ -6,22 +6,17 @@ engine, and votes connect nodes of one board only, so the algebra is that of dep
 0 all boards are one; with v = 0 they have nothing in common.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
+from crowdsift.solvers.ep.items import ItemsState
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 from crowdsift.solvers.ep.terms.dependent import GroupPrior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.items import ItemsState
-    from crowdsift.solvers.ep.state import Propagation, Settings
 
 MAX_BOARD_ITEMS = 1_000  # most common scores: their precision is a dense matrix
 MAX_BOARD_NUMBERS = 4_000_000  # most numbers in the covariances of boards

@@ -10,24 +10,19 @@ covariance matrix; beyond, a D x D block per item, and conjugate gradients.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.dimensions import Crowd, Part
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.engines.dimensions import Crowd, DimensionUpdate, Part
+from crowdsift.engines.dimensions import Dimensions as Passes
+from crowdsift.engines.kinds import Operator
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.solvers.ep.items import arbitrary
+from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.dimensions import Dimensions as Passes
-    from crowdsift.engines.dimensions import DimensionUpdate
-    from crowdsift.engines.kinds import Operator
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Propagation, Settings
 
 MAX_DENSE_ROWS = 2_000  # most items x dimensions with one covariance matrix
 _TRIAL_ROWS, _FINAL_ROWS = 240, 1_200  # the same for one component: in a trial, and at the end
