@@ -3,7 +3,8 @@
 Run with ``python -m benchmarks.golden --against REVISION``. Every method is fitted to real data and to samples, with
 and without contexts, covariates, features and dependent votes. Each version runs in its own process. The table gives
 the largest difference in standard deviations of the scores, and the number of ranks and verdicts that differ. The
-command exits with 1 if a difference of scores or limits is above ``--tolerance``, or if a verdict or rank differs.
+command exits with 1 if a difference of scores or limits is above ``--tolerance``, or if a verdict or rank differs. Compare
+with a version without several dimensions and pooled contexts by ``--plain``.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def write(target: Path, requests: dict[str, dict[str, Any]]) -> None:
     result: dict[str, dict[str, Any]] = {}
     for name, request in requests.items():
         given = dict(request)
-        votes = given.pop("votes")
+        votes, plain = given.pop("votes"), given.pop("plain", False)
+        if plain and given["method"] == "sift" and hasattr(crowdsift.Sift, "dimensions"):
+            given |= {"dimensions": 1, **({"pooling": "none"} if "by" in given else {})}
         try:
             fit = crowdsift.fit(votes, threads=2, **given)
         except crowdsift.CrowdsiftError as error:
@@ -122,10 +125,11 @@ def main() -> int:
     parser.add_argument("--tolerance", type=float, default=1e-6)
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     parser.add_argument("--quick", action="store_true", help="leave out the slowest fits")
+    parser.add_argument("--plain", action="store_true", help="sift in one dimension, every context alone")
     options = parser.parse_args()
     folder = made.arena().parent
     requests = {
-        name: request
+        name: {**request, "plain": options.plain}
         for name, request in cases(data_folder(), folder, 0 if options.quick else 2).items()
         if options.only in name
     }
