@@ -3,8 +3,8 @@
 Run with ``python -m benchmarks.golden --against REVISION``. Every method is fitted to real data and to samples, with
 and without contexts, covariates, features and dependent votes. Each version runs in its own process. The table gives
 the largest difference in standard deviations of the scores, and the number of ranks and verdicts that differ. The
-command exits with 1 if a difference of scores or limits is above ``--tolerance``, or if a verdict or rank differs. Compare
-with a version without several dimensions and pooled contexts by ``--plain``.
+command exits with 1 if a difference of scores or limits is above ``--tolerance``, or if a verdict or rank differs.
+``--plain`` is for comparing with a version without several dimensions and pooled contexts.
 """
 
 from __future__ import annotations
