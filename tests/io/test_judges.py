@@ -746,3 +746,22 @@ def test_equal_rows_of_wide_files_get_no_columns_suggested(tmp_path: Path) -> No
     assert intake is not None
     assert "--unique COLUMNS" in intake.notes[0]
     assert crowdsift.read(tmp_path / "annotations.json", unique="instruction").intake.used == 30  # type: ignore[union-attr]
+
+
+def test_gold_names_long_replies_by_their_whole_texts(tmp_path: Path) -> None:
+    """Verdicts and preference rows: labels are cut, and the known answers are those of the data set."""
+    tasks = [{name: f"{name} {n}\n" + "word " * 30 for name in ("output_1", "output_2", "input")} for n in range(8)]
+    for judge in ("ann", "bob", "cyd"):
+        verdicts = {f"swap = {swap}": {"winner": "1"} for swap in (False, True)}
+        write(tmp_path / "x" / f"{judge}.json", [{**task, "results": verdicts} for task in tasks])
+    gold = {"input": tasks[0]["input"], "winner": tasks[0]["output_1"], "loser": tasks[0]["output_2"]}
+    fit = crowdsift.fit(tmp_path / "x", worker_from_path=True, gold=write(tmp_path / "gold.json", [gold]))
+    assert fit.worker_table["gold_votes"].tolist() == [2, 2, 2]
+    assert fit.worker_table["gold_agreement"].tolist() == [1.0, 1.0, 1.0]
+    rows = {"prompt": ["p"] * 3, "chosen": ["a" * 70, "b" * 70, "c" * 70], "rejected": ["b" * 70, "c" * 70, "d" * 70]}
+    chat = json.dumps([{"role": "user", "content": "p"}, {"role": "assistant", "content": "a" * 70}])
+    answers = {"prompt": ["p"], "winner": [chat], "loser": ["d" * 70]}
+    votes = {**rows, "annotator": ["x", "y", "z"]}
+    assert len(crowdsift.fit(votes, gold=answers).gold.winner) == 1  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="is not among the items"):
+        crowdsift.fit(votes, gold={**answers, "winner": ["e" * 70]})

@@ -112,9 +112,8 @@ class Gold:
 
 def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
     """Return gold pairs about the items of votes; a repeated pair counts once."""
-    # `source`: a file, a frame or arrays with the columns `winner` and `loser`, as for `crowdsift.read`; `GoldLabels`
-    # of a fit; `Gold`, which is returned unchanged; or None; `votes`: the votes that the gold is about; every item of
-    # the gold must be among theirs.
+    # `source`: a file, a frame or arrays with the columns `winner` and `loser`; `GoldLabels` of a fit; `Gold`, which is
+    # returned unchanged; or None. Items are labels of the votes, or whole texts of replies.
     if isinstance(source, Gold):
         return source
     if isinstance(source, GoldLabels):
@@ -130,6 +129,8 @@ def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -
         if votes.by:
             labels, *pair = split_items(context_labels(table, names[2:]), labels, *pair)
         place = _places(labels.tolist(), votes)
+        if (missing := np.flatnonzero(place < 0)).size:  # texts of replies, whose labels are cut
+            place[missing] = _places([_cut(label) for label in labels[missing].tolist()], votes)
         _refuse_unknown(table, names, labels, pair, place)
         winner, loser = (place[codes] for codes in pair)
         _refuse_cycle(table, votes.items, winner, loser)
