@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -46,13 +47,11 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     votes = list(zip(columns["worker"], columns.get("winner", columns["worker"]), strict=True))
     rows, empty = Counter(w for w, _ in votes), Counter(w for w, x in votes if is_empty(x))
     few = [f"{name} ({count:,})" for name, count in empty.items() if 2 * count >= rows[name]]
+    if not few:
+        return ()
     return (
-        (
-            f"columns of answers that are empty in half of the {max(rows.values()):,} rows or more: "
-            f"{', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are counted, not used",
-        )
-        if few
-        else ()
+        f"columns of answers that are empty in half of the {max(rows.values()):,} rows or more: "
+        f"{', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are counted, not used",
     )
 
 
@@ -300,23 +299,16 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
     if kind == "json":
         _write_lines(path, records)
         return
-    folder = TemporaryFolder()
-    try:
-        draft = folder.file(".jsonl")
+    with closing(TemporaryFolder()) as folder:
+        draft, target = folder.file(".jsonl"), folder.file(".parquet")
         _write_lines(draft, records)
-        database = Database(1, [draft], folder)
-        try:
-            target = folder.file(".parquet")
-            rows = f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = -1)"
-            if not os.path.getsize(draft):  # no row was sure enough: write columns without rows
-                empty = [f"NULL::VARCHAR AS {quoted(name)}" for name in _names(columns, added)]
-                rows = f"SELECT {', '.join(empty)} WHERE false"
+        rows = f"FROM read_json({literal(draft)}, sample_size = -1, map_inference_threshold = -1)"
+        if not os.path.getsize(draft):  # no row was sure enough: write columns without rows
+            empty = [f"NULL::VARCHAR AS {quoted(name)}" for name in _names(columns, added)]
+            rows = f"SELECT {', '.join(empty)} WHERE false"
+        with closing(Database(1, [draft], folder)) as database:
             database.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT PARQUET, COMPRESSION ZSTD)")
-            Path(path).write_bytes(Path(target).read_bytes())
-        finally:
-            database.close()
-    finally:
-        folder.close()
+        Path(path).write_bytes(Path(target).read_bytes())
 
 
 def _write_lines(path: str, records: Iterator[dict[str, Any]]) -> None:

@@ -112,7 +112,6 @@ def read(
     format
         The name of a format (docs/formats.md), or "plain" for the columns above; by default the format whose columns
         are there.
-
     values
         What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``; also "empty".
     where

@@ -561,13 +561,12 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
 
 def _text_table(given: Any, by: By = "") -> ItemsTable:
     """Return texts, given as FILE:COLUMN, a table or mapping of columns, or a mapping from items."""
-    source, colon, column = str(given).rpartition(":") if isinstance(given, str) else ("", "", "")
-    columns = not isinstance(given, Mapping) or not any(isinstance(each, str) for each in given.values())
-    if isinstance(given, str) and not (colon and source and column):
-        raise RequestError(f"texts of items are given as FILE:COLUMN, not {given!r}")
     if isinstance(given, str):
+        source, _, column = given.rpartition(":")
+        if not (source and column):
+            raise RequestError(f"texts of items are given as FILE:COLUMN, not {given!r}")
         return _read(source, (column,), (column,), by)
-    if columns:
+    if not isinstance(given, Mapping) or not any(isinstance(each, str) for each in given.values()):
         with closing(open_source(given, called="texts")) as table:
             taken = ("item", "id", _TRUTH, *context_names(by))
             names = [name for name in table.names if name not in taken]

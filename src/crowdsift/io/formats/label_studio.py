@@ -60,11 +60,8 @@ def _sides(table: Source, number: int, data: dict[str, Any], roles: Mapping[str,
 def _answer(note: dict[str, Any]) -> Any:
     for result in note.get("result") or []:
         value = result.get("value") if isinstance(result, dict) else None
-        if isinstance(value, dict):
-            choices = value.get("choices")
-            answer = value.get("selected") or (choices[0] if choices else None)
-            if answer:
-                return answer
+        if isinstance(value, dict) and (answer := _selected(value)):
+            return answer
     return None
 
 
