@@ -41,6 +41,8 @@ from crowdsift.numeric import Vector
 
 # Denominators 1 - τV and 1 - λv are at least this; below it there is no proper Gaussian.
 LEAST_DENOMINATOR = 0.05
+# A dense factorisation of this many items takes a tenth of a second, and a sparse one of this many multiplications too.
+MAX_DENSE_ITEMS, MAX_FACTOR_WORK = 1_200, 5e7
 
 
 class WorkerTypes(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, Profile, required
+from crowdsift.engines.grid import MAX_DENSE_ITEMS
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, SignSupport, Start, WorkerEstimate, mirror
 from crowdsift.models.covariance import ScorePrecision
@@ -15,7 +16,6 @@ from crowdsift.models.feature_weights import with_feature_estimate
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
-from crowdsift.solvers.ep.terms.features import MAX_DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
 from crowdsift.votes.item_features import ItemFeatures

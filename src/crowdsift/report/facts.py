@@ -18,7 +18,7 @@ from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.items import read_gold
 from crowdsift.models import Model
-from crowdsift.numeric.distributions import half_width, normal_quantiles
+from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.results.build import side_shares
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.fit import Fit
@@ -32,7 +32,6 @@ from crowdsift.votes.comparisons import Comparisons, parts
 VERDICTS = ("reliable", "weak", "distinct", "undecided", "random", "one-sided", "adversarial")
 FLAGGED = ("random", "one-sided", "adversarial")
 _LEAST = 4.0  # votes on a pair
-_Z = 1.6448536269514722
 MOST_ITEMS = 300  # most items with joint statements in a page
 _MOST_VOTES = 2_000_000  # most votes with statistics in a page
 ABSENT = "The votes are missing: this fit was loaded from a folder. Give them as votes=..., read by crowdsift.read."
@@ -354,6 +353,6 @@ def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 1
 
 def _wilson_lower(share: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:
     n = np.maximum(total, 1e-12)
-    centre = share + _Z**2 / (2 * n)
-    half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return np.where(share > 0, (centre - half) / (1 + _Z**2 / n), 0.0)
+    centre = share + Z90**2 / (2 * n)
+    half = Z90 * np.sqrt(share * (1 - share) / n + Z90**2 / (4 * n**2))
+    return np.where(share > 0, (centre - half) / (1 + Z90**2 / n), 0.0)

@@ -23,6 +23,8 @@ from crowdsift.engines.base import (
 from crowdsift.engines.dimensions import Crowd, DimensionUpdate
 from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
+    MAX_DENSE_ITEMS,
+    MAX_FACTOR_WORK,
     Factoriser,
     Messages,
     PairPosteriors,
@@ -142,11 +144,6 @@ class CpuSites:
         return self._inner.pair_likelihood(differences, variances, *points)
 
 
-# Up to _DENSE_ITEMS items a dense factorisation takes a tenth of a second. It replaces a sparse one of at least
-# _DENSE_WORK multiplications, since LAPACK multiplies much faster.
-_DENSE_ITEMS, _DENSE_WORK = 1_200, 5e7
-
-
 class Factorisers:
     """Find factorisers; the analysis of the last pairs is kept, even if they were refused."""
 
@@ -165,7 +162,7 @@ class Factorisers:
             self._most, self._sparse = found.refused, found if found.possible else None
         if self._sparse is not None and self._sparse.work <= most:
             return self._sparse
-        if n_items <= _DENSE_ITEMS and most >= _DENSE_WORK:
+        if n_items <= MAX_DENSE_ITEMS and most >= MAX_FACTOR_WORK:  # LAPACK multiplies much faster
             return _Dense(low, high, n_items)
         return None
 

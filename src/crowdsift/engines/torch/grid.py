@@ -9,7 +9,7 @@ import triton.language as tl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdsift.engines.grid import WorkerTypes
+from crowdsift.engines.grid import MAX_DENSE_ITEMS, MAX_FACTOR_WORK, WorkerTypes
 from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
@@ -19,10 +19,9 @@ from crowdsift.engines.torch.vectors import to_host
 from crowdsift.engines.torch.votes import VoteTensors
 from crowdsift.numeric import Vector
 
-# Up to these numbers of items a dense inverse is as fast as the sparse one of the CPU engine: _DENSE_ITEMS if the call
-# may be costly, _FEW_ITEMS if it must be cheap. So both engines choose the same method.
-_DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
-_COSTLY = 5e7
+# Up to this number of items a dense inverse is as cheap as the sparse one of the CPU engine. So both engines choose the
+# same method.
+_FEW_ITEMS = 600
 _BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once
 
 
@@ -47,7 +46,7 @@ class TorchGrid:
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> DenseFactoriser | None:
         # By a dense inverse, for few items.
-        few = n_items <= (_DENSE_ITEMS if most >= _COSTLY else _FEW_ITEMS)
+        few = n_items <= (MAX_DENSE_ITEMS if most >= MAX_FACTOR_WORK else _FEW_ITEMS)
         return DenseFactoriser(low, high, n_items, self._votes.device) if few else None
 
 

@@ -6,7 +6,15 @@ import numpy as np
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import Factoriser, GridSites, PairPosteriors, PairVariances, SiteSystem
+from crowdsift.engines.grid import (
+    MAX_DENSE_ITEMS,
+    MAX_FACTOR_WORK,
+    Factoriser,
+    GridSites,
+    PairPosteriors,
+    PairVariances,
+    SiteSystem,
+)
 from crowdsift.engines.kinds import Operator
 from crowdsift.numeric import Vector
 
@@ -14,12 +22,7 @@ from crowdsift.numeric import Vector
 # scores still move, the tolerance is this share of their last change.
 _TOLERANCE, _SWEEPS = 1e-5, 30
 _SHARE, _COARSE = 0.01, 3e-4
-# Most multiplications of a factorisation: one that takes milliseconds, and one that takes a tenth of a second.
-_CHEAP, _MOST = 4e6, 5e7
-# Above this number of items no factorisation is dense. A sparse one of P pairs and n items needs at least P²/n
-# multiplications, the sum of squared column counts. If that is too many, the pairs, which can be as numerous as votes,
-# stay in the engine.
-_DENSE_ITEMS = 1_200
+_CHEAP = 4e6  # multiplications of a factorisation that takes milliseconds
 MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # range in which a variance is tried
 _REACH = 4.0  # factor by which a variance may change in one pass
 
@@ -71,7 +74,7 @@ class Factorisation:
         """Return the variances of items and set those of pairs; None if a factorisation is too expensive."""
         # `exact` allows one that takes a fraction of a second; otherwise only one as fast as belief propagation is
         # made. With a `factor` s, the matrix is sL + I, whose inverse is 1/s times that of L + I/s.
-        found = self._factoriser(sites, laplacian, _MOST if exact else _CHEAP)
+        found = self._factoriser(sites, laplacian, MAX_FACTOR_WORK if exact else _CHEAP)
         if found is None:
             return None
         items, pairs, log_determinant, definite = found(factor * laplacian.pairs().weight)
@@ -81,14 +84,16 @@ class Factorisation:
 
     def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
         """Return whether exact variances can be computed at all."""
-        return self._factoriser(sites, laplacian, _MOST) is not None
+        return self._factoriser(sites, laplacian, MAX_FACTOR_WORK) is not None
 
     def _factoriser(self, sites: GridSites | None, laplacian: Operator, most: float) -> Factoriser | None:
         if most not in self._known:
             grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = None
+            # A sparse factorisation of P pairs and n items needs at least P²/n multiplications, the sum of squared
+            # column counts. If that is too many, the pairs, which can be as numerous as votes, stay in the engine.
             sparse = sites is not None and sites.n_pairs**2 / n <= most
-            if n <= _DENSE_ITEMS or sparse:
+            if n <= MAX_DENSE_ITEMS or sparse:
                 low, high, _ = laplacian.pairs()
                 self._known[most] = grid.factoriser(low, high, n, most)
         return self._known[most]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.fused import pair_distances, solve_rows
-from crowdsift.engines.grid import PairVariances, SitePass, SiteSystem
+from crowdsift.engines.grid import MAX_DENSE_ITEMS, PairVariances, SitePass, SiteSystem
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
@@ -31,7 +31,6 @@ Matrix = NDArray[np.floating]
 _TRIAL = 8  # iterations of a start before it may be dropped
 _CLEAR = 0.5  # mean square of scores, 1 before any vote, above which votes determine them
 _EQUAL = 1.0  # nats by which two runs with the same scores may differ
-MAX_DENSE_ITEMS = 1_200  # most items with matrices over items
 _LEAST_OWN = 0.02  # smallest s, the variance that no feature explains
 _REST = 2e-3  # steps of log shares below this count as converged
 _RELEASE = 3.0  # converged shares move again if a step exceeds this multiple of the tolerance
