@@ -55,8 +55,8 @@ class Dimensions(Term):
     adds = "a·(x_i - x_j) in D dimensions in place of β(r_i - r_j)"
     variance = "Σ of the weights a, by variational Bayes; D by evidence and left-out votes"
     excludes = (
-        Exclusion("features", "Features name the dimensions asked for; positions have the plain prior."),
-        Exclusion("covariates", "Covariates name the dimensions asked for; they have no coefficients then."),
+        Exclusion("features", "Features only name the dimensions; positions keep the plain prior."),
+        Exclusion("covariates", "Covariates only name the dimensions, without coefficients."),
         Exclusion("partial pooling", "The rankings of contexts are scores, not positions."),
         Exclusion("contexts", "A worker has one vector of weights in all contexts."),
         Exclusion("pair effect", "Further dimensions replace the effect of pairs."),
