@@ -149,7 +149,7 @@ class Independent:
         return np.asarray(np.maximum(self.own[a] + self.own[b] + apart, _TINY))
 
     def move(self, a: int, b: int, step: float, shrink: float) -> None:
-        """Move the mean by step·Σx and the variances by -shrink·(Σx)², at the two items."""
+        """Update the two items after a vote: the means by step·Σx, the variances by -shrink·(Σx)²."""
         for item, sign in ((a, 1.0), (b, -1.0)):
             before = self.own[item]
             self.mean[item] += sign * step * before
@@ -222,7 +222,7 @@ def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
 
 
 def _weights(difference: Vector, variance: Vector) -> Vector:
-    """Return W = φ(m/s) / (√(2π) s²), the value of a unit of variance of each pair."""
+    """Return the value of removing a unit of variance from each pair, W = φ(m/s) / (√(2π) s²)."""
     return np.asarray(np.exp(-0.5 * difference**2 / variance) / (2.0 * pi * variance))
 
 

@@ -150,12 +150,12 @@ class _Pairs(NamedTuple):
 
 
 def _repeated(cells: Cells, rho: Vector) -> Vector:
-    """Return 1 + (n-1)ρ of every cell: a sum of n residuals has n times this variance."""
+    """Return 1 + (n-1)ρ for every cell: a sum of n residuals has n times this variance if their correlation is ρ."""
     return np.asarray(1.0 + (cells.votes - 1.0) * rho[cells.worker])
 
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
-    """Return ρ of workers: the similarity of two of their votes on one pair beyond the scores."""
+    """Return each worker's ρ: how similar two of the worker's votes on one pair are, beyond what the scores explain."""
     # Every worker has an opinion on every pair of items, independent of other workers. ρ is the mean product of the
     # worker's residuals, in [0, 1]; that of the median worker counts as 20 more pairs of votes.
     product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))

@@ -29,7 +29,7 @@ _NUMBERS = 10_000_000  # sums by group and item in memory at a time
 
 
 def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
-    """Return H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups."""
+    """Return the sandwich covariance of the scores for votes in G groups, H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1)."""
     k = model.n_items
     _, hessian = model.derivatives(scores, weight)
     p = sigmoid(model.slope * (scores[model.first] - scores[model.second]))
@@ -238,7 +238,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
 def _efficient(
     unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
 ) -> tuple[Vector, Vector]:
-    """Return δ and its information in every unit, with the slope unknown."""
+    """Return the change δ of the slope in every unit, and its information, with the slope itself unknown."""
 
     def total(values: Vector) -> Vector:
         return np.asarray(np.bincount(unit, values, count), np.float64)

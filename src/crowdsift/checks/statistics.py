@@ -226,7 +226,7 @@ def most_likely(
     prior: float,
     mean: float,
 ) -> Vector:
-    """Return each worker's c of log odds base + c·x, the most likely by its votes, less prior·(c - mean)²/2."""
+    """Return each worker's most likely c in the log odds base + c·x, with the penalty prior·(c - mean)²/2."""
     low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
     for _ in range(_HALVINGS):  # the derivative decreases in c
         middle = 0.5 * (low + high)
@@ -418,7 +418,7 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
 
 
 def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
-    """Return Σ over triads of P(circle), for independent pairs: tr(P³)/3."""
+    """Return the expected number of circles among triads if pairs are independent: tr(P³)/3."""
     matrix = np.zeros((k, k))
     matrix[first, second], matrix[second, first] = above, 1.0 - above
     return float(((matrix @ matrix) * matrix.T).sum() / 3.0)

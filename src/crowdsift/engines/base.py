@@ -154,7 +154,7 @@ class Slopes(Protocol):
     """The logistic model with a slope for every worker."""
 
     def log_likelihood(self, scores: Items, slopes: Workers) -> Total:
-        """Return Σ n·log p."""
+        """Return the log-likelihood of all votes, Σ n·log p."""
 
     def profile(
         self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *, resolution: float = 0.0
@@ -171,7 +171,7 @@ class Slopes(Protocol):
 
 
 class ItemSystem(NamedTuple):
-    """The Laplacian of slope²·n·E[ω], and b with b_j = Σ ± slope·n·(y - ½)."""
+    """The linear system of an M-step for the scores: the Laplacian of slope²·n·E[ω], and b_j = Σ ± slope·n·(y - ½)."""
 
     laplacian: Operator
     rhs: Items

@@ -26,7 +26,7 @@ class CovariateVotes(NamedTuple):
 
 
 class TypeValues(NamedTuple):
-    """β (a row per worker), tie width, side of side-only types, and whether a type is regular."""
+    """The types: β (a row per worker), tie width, side of side-only types, and whether a type is regular."""
 
     beta: Vector
     width: Vector

@@ -46,7 +46,7 @@ class TypeTable:
         self.adaptive: dict[int, Vector] = {}
 
     def points(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """Return β (a row per worker), δ, γ of side-only types, and whether a type is regular."""
+        """Return β (a row per worker), tie widths δ, side biases γ of side-only types, and which types are regular."""
         widths, side_only, side_only_widths, _ = self.shape
         own = self.reliabilities()
         beta = np.tile(own, (1, len(widths)))
@@ -67,7 +67,7 @@ class TypeTable:
         return points
 
     def posterior(self, prior: Vector, own: WorkerPriors | None, among: Vector | float = 1.0) -> tuple[Vector, Vector]:
-        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
+        """Return the posterior q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
         priors = np.tile(prior, (self._n, 1))
         if own is not None:
             priors[: self._before_gold] = own.masses
@@ -85,7 +85,7 @@ class TypeTable:
         return joint / total, (np.log(total) + top)[:, 0]
 
     def counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
-        """Return Σ_s q_s(t) over some workers; masses of adaptive grids go to neighbouring levels."""
+        """Return the expected number of workers of each type, Σ_s q_s(t), on the common grid."""
         grid, regular = mirrored(self.levels), self._n_regular()
         counts = np.zeros(q.shape[1])
         for s in np.flatnonzero(workers).tolist():

@@ -58,7 +58,7 @@ class CovariateEstimate:
         return np.asarray(scores + self.item_values @ self.crowd / max(self.typical, 1e-9))
 
     def offsets(self, votes: Comparisons) -> tuple[Vector, Vector]:
-        """Return c·γ at the points of every vote's worker, and its variance, without the side."""
+        """Return the part c·γ of each vote's log odds at its worker's points, and its variance, without the side."""
         columns = self.others
         if not columns or votes.features is None:
             nothing = np.zeros((len(votes), 1))

@@ -51,7 +51,7 @@ _BATCHED = 48  # components of one size with at most this number of items are in
 
 
 class Block(NamedTuple):
-    """The components of one size: their items by row, and R with RᵀR the covariance."""
+    """The components of one size: their items by row, and roots R of the covariances RᵀR."""
 
     items: NDArray[np.int64]
     root: Vector
@@ -218,7 +218,7 @@ def level_variance(component: NDArray[np.integer]) -> Vector | float:
 
 
 def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-    """Return R with RᵀR the inverse of each matrix, and which of them are positive definite."""
+    """Return roots R with RᵀR the inverse of each matrix, and which matrices are positive definite."""
     n, k = matrix.shape[:2]
     if k <= _BATCHED:
         try:

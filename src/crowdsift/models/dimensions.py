@@ -97,7 +97,7 @@ class DimensionEstimate:
     def offsets(
         self, worker: NDArray[np.integer] | int, first: NDArray[np.integer] | int, second: NDArray[np.integer] | int
     ) -> tuple[Vector, Vector]:
-        """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0."""
+        """Return mean and variance of what the axes after 0 add to log odds, Σ a_k (x_first,k - x_second,k)."""
         # Errors of positions are treated as independent, except that components are centred.
         a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]
         d = self.positions[first, 1:] - self.positions[second, 1:]

@@ -106,7 +106,7 @@ def with_feature_estimate(
 
 
 def _all_pairs(covariance: Vector) -> ScorePrecision:
-    """Return the pairs of the Laplacian whose pseudo-inverse is PΣP."""
+    """Return the pairs of the Laplacian whose pseudo-inverse is the covariance Σ about the mean of all items."""
     n = len(covariance)
     level = 1.0 / n
     about = covariance - covariance.mean(axis=0) - covariance.mean(axis=1)[:, None]

@@ -82,7 +82,7 @@ def within_reach(found: float, before: float) -> float:
 
 
 def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[float, float]:
-    """Return g(t²), and its information Σ ωτ/D without that of the prior, which is 1."""
+    """Return the best mean g for the variance t², and its information Σ ωτ/D, without the prior's information of 1."""
     share = weight / (1.0 + variance * tau)
     information = float(share @ tau)
     return float(share @ nu) / (1.0 + information), information
@@ -98,12 +98,12 @@ def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
 
 
 def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: float) -> float:
-    """Return Σ ωℓ plus the logarithms of both priors, up to constants."""
+    """Return the log evidence Σ ωℓ with both priors, up to constants."""
     return float(weight @ log_mean(nu, tau, mean, variance)) - 0.5 * (mean**2 + variance)
 
 
 def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | float) -> Vector:
-    """Return ℓ, the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
+    """Return ℓ, the log of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance)."""
     D = 1.0 + variance * tau
     top = variance * nu**2 + 2.0 * mean * nu - mean**2 * tau
     return np.asarray(0.5 * (top / D - np.log(D)), dtype=np.float64)

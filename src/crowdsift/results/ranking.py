@@ -155,7 +155,7 @@ def _counted_limits(
 
 
 def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return Σ_j P(r_j > x) and the variance of that count, on a grid of x."""
+    """Return how many items are expected above a score x, Σ_j P(r_j > x), and the variance, on a grid of x."""
     edges = np.linspace(mean.min(), mean.max() + 1e-9, _SCORE_BINS + 1)
     errors = np.quantile(sd, np.linspace(0.0, 1.0, _ERROR_BINS + 1)[1:-1])
     cell = np.searchsorted(edges[1:-1], mean) * _ERROR_BINS + np.searchsorted(errors, sd)

@@ -418,7 +418,7 @@ class _Laplacians:
     def without(
         self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
     ) -> tuple[Vector, NDArray[np.bool_]]:
-        """Return Λ - Λ_s of components of one size, and which items others' votes connect."""
+        """Return the curvatures Λ - Λ_s of components of one size without a worker, and which items stay connected."""
         k = int(self._sizes[which[0]])
         each, row = np.unique(which, return_inverse=True)
         begin = self._start[each][:, None] + np.arange(k * k)

@@ -85,7 +85,7 @@ class ChoiceObjective:
         return self._to_items(self._weight * self._p * (along - mean[self._choice]))
 
     def _to_items(self, values: Vector) -> Vector:
-        """Return Σ over alternatives of their values times x_a."""
+        """Add the values of alternatives to their items: return Σ_a value_a x_a."""
         minus = self._choices.minus
         held = minus >= 0
         total = np.bincount(self._choices.plus, values, self._n)

@@ -19,7 +19,7 @@ _EM_SOLVE, _EM_PRODUCTS = 1e-6, 1_000
 
 
 class _Point(NamedTuple):
-    """A point, the λ of θ there, whether θ is fixed, and the value F."""
+    """A point of the search: the scores, the penalty λ of θ, whether θ is fixed, and the value F."""
 
     x: Vector
     theta: Vector
@@ -153,7 +153,7 @@ class WorkerElimination:
         return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
 
     def _inverse_blocks(self) -> Vector:
-        """Return D⁻¹, zero for workers that are held or at a bound."""
+        """Return the inverses D⁻¹ of the workers' blocks; zero for workers that are held or at a bound."""
         blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         if self.hold_workers:
             return np.zeros_like(blocks)

@@ -43,7 +43,7 @@ class FeatureMode:
 
 
 class _Precision:
-    """C⁻¹ for few items as the penalty of a likelihood."""
+    """The prior precision C⁻¹ of few items, as the penalty of a likelihood."""
 
     def __init__(self, inverse: Vector, own: float) -> None:
         self._inverse, self.level = inverse, 1.0 / own

@@ -148,7 +148,7 @@ def _ends(level: NDArray[np.int64], cuts: NDArray[np.float64]) -> tuple[Vector, 
 
 
 def _bend(eta: Vector) -> Vector:
-    """Return σ(1 - σ)."""
+    """Return σ(1 - σ) at η, the derivative of σ."""
     p = sigmoid(eta)
     return np.asarray(p * (1.0 - p))
 

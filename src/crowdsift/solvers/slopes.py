@@ -27,7 +27,7 @@ class ScorePrior(Protocol):
 
 
 class Ridge:
-    """P = λI."""
+    """A prior of independent scores, P = λI."""
 
     def __init__(self, penalty: float) -> None:
         self.level = penalty

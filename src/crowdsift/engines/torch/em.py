@@ -265,7 +265,7 @@ class _MStep:
 
 
 def _expected(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return n·E[ω] of every vote, the log-likelihood, and Σ n·E[ω]."""
+    """Return the expected weights n·E[ω] of votes, the log-likelihood, and the sum of the weights."""
     omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
     count = triton.cdiv(len(votes), _VOTES)
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)

@@ -94,7 +94,7 @@ def conjugate_gradients(
 
 
 class PairLaplacian(TorchOperator):
-    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may occur more than once.
+    """The Laplacian Σ weight (e_low - e_high)(e_low - e_high)ᵀ of pairs; a pair may occur more than once.
 
     `most` is the largest number of entries of an item. `solvers` caches what solves with the same pairs share. `runs`
     says that the pairs of a lower item are contiguous.

@@ -21,7 +21,7 @@ _MAX_DOUBLE_PAIRS = 20_000_000
 
 
 class PairState:
-    """Every pair with a = Σ n·τ, H = Σ ±n·ν, D = 1 + s·a and V, and its messages M to both ends.
+    """The state of every pair: a = Σ n·τ, H = Σ ±n·ν, D = 1 + s·a, the variance V, and its messages M to both ends.
 
     Tensors are replaced, never changed: a copy is a copy of the names.
     """

@@ -78,7 +78,7 @@ class TorchSlopes:
 
 
 class SlopeHessian(TorchOperator):
-    """A - B D⁻¹ B', held as the numbers a and b of every vote.
+    """The Hessian with slopes eliminated, A - B D⁻¹ B', held as the numbers a and b of every vote.
 
     `a_most` and `b_most` are the largest |a| and |b|; `inverse` is D⁻¹ of every worker, 0 where slopes were given.
     """

@@ -145,7 +145,7 @@ class CountRoom:
         self._owner = ref(matrices)
 
     def counts(self, prior: Vector) -> Vector:
-        """Return Σ_s q_s(t) over the workers, from the matrices in the buffers."""
+        """Return the expected number of workers of each type, Σ_s q_s(t), from the matrices in the buffers."""
         here: Vector = self._here.numpy()
         here[0] = prior
         self._prior.copy_(self._here[0], non_blocking=True)
@@ -176,7 +176,7 @@ def _launch_counts(
 
 
 class TypeMatrices:
-    """For every worker and type the contribution of prior mass at the type and its neighbours to its count."""
+    """Matrices that turn a prior into counts: for each worker and type the factors of nearby prior masses."""
 
     def __init__(self, types: Any, tops: Tensor, room: CountRoom | None = None) -> None:
         self._shape = types.messages.shape
@@ -208,7 +208,7 @@ class TypeMatrices:
         return self._matrices
 
     def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
-        """Return Σ_s q_s(t) over workers marked 1."""
+        """Return the expected number of workers of each type, Σ_s q_s(t), among those marked 1."""
         self._restore()
         shape = _programs(self._shape[0]), self._shape[1]
         partial = torch.empty(shape, dtype=torch.float64, device=prior.device)

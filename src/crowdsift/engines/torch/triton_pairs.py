@@ -150,7 +150,7 @@ def _sweep(
 
 
 def laplacian_product(low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool) -> Tensor:
-    """Return Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are contiguous."""
+    """Return the product of the Laplacian of weighted pairs with v; `runs`: pairs of a lower item are contiguous."""
     sums = torch.zeros(len(v), dtype=torch.int64, device=v.device)
     _launch(_flow, len(weight), low, high, weight, v, scale.up, sums, DIAGONAL=False, RUNS=runs)
     return scale.values(sums)
@@ -167,7 +167,7 @@ def laplacian_diagonal(low: Tensor, high: Tensor, weight: Tensor, n_items: int, 
 def pair_sums(
     offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, kind: torch.dtype, ones: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return Σ n·τ and Σ ±n·ν of every pair in the given precision; `ones`: all weights are 1."""
+    """Return the sums Σ n·τ and Σ ±n·ν of every pair in the given precision; `ones`: all weights are 1."""
     count = len(offsets) - 1
     a, h = (torch.empty(count, dtype=kind, device=tau.device) for _ in range(2))
     _launch(_pair_sums, count, offsets, order, sign, n, tau, nu, a, h, ONES=ones)

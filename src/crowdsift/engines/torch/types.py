@@ -174,7 +174,7 @@ class TypeState:
     def posterior(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None, rows: slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """Return q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
+        """Return the posterior q_s(t), and log Σ_t prior_t exp(message_st); `among` marks the types to include."""
         messages = self.messages[rows]
         priors = self._priors(prior, own, among, rows)
         top = torch.where(priors > 0.0, messages, -torch.inf).amax(dim=1, keepdim=True)
@@ -205,7 +205,7 @@ class TypeState:
         self.messages, self._tops, self._matrices = messages, None, None
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
-        """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker."""
+        """Return the expected number of workers of each type among those marked 1; `own` has a prior per worker."""
         # Masses of adaptive grids go to their neighbours on the common grid: the prior is interpolated to a worker's
         # grid, which is linear, and so is the distribution of its posterior, up to a factor.
         if own is None:

@@ -144,7 +144,7 @@ class ItemPrior:
         raise NotImplementedError
 
     def forms(self, run: ItemsState) -> tuple[float, float]:
-        """Return mᵀC⁻¹m and tr C⁻¹Σ."""
+        """Return the two parts of E[rᵀC⁻¹r] under the posterior of the scores: mᵀC⁻¹m and tr C⁻¹Σ."""
         m, system = run.means, run.system
         inner = float(m @ (system.rhs - system.laplacian.multiply(m)))
         return inner, self.n_items - self._explained(run)
@@ -157,7 +157,7 @@ class ItemPrior:
         """Adapt parameters to scores divided by `scale`. Nothing to do if C has mean diagonal 1."""
 
     def _explained(self, run: ItemsState) -> float:
-        """Return tr LΣ, the sum over pairs of weight times variance."""
+        """Return the sum over pairs of weight times variance, tr LΣ."""
         weight = run.system.laplacian.pairs()[2]
         return float(weight @ run.pair_sites.pair_posteriors(run.means).variance)
 
@@ -177,7 +177,7 @@ def learned_effect(found: PairPosteriors, variance: float) -> float:
 
 
 def spectral_scores(votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2) -> Vector | None:
-    """Return D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1."""
+    """Return starting scores: D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, with RMS 1."""
     # The answers of one worker to different pairs are products of its reliability and the two differences, so the mean
     # of XᵀX less its diagonal part is a quadratic form of r. The eigenvector is found by Lanczos iteration with full
     # orthogonalisation, to a residual of `tolerance` times the eigenvalue, which suffices for a start. None is returned

@@ -381,7 +381,7 @@ class Propagation:
         return faint(self.means)
 
     def scale(self) -> float:
-        """Return √((mᵀm + tr Σ)/K), which is 1 if the posterior has the size of the prior."""
+        """Return the size of the scores, √((mᵀm + tr Σ)/K); it is 1 if the posterior has the size of the prior."""
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
     def _drift(self) -> float:
@@ -417,7 +417,7 @@ class Propagation:
         return self.sides.posteriors(nu, tau)
 
     def _items_evidence(self, scale: float) -> float:
-        """Return ½bᵀm - ½log|L + I| of sites for scores divided by f, the scale."""
+        """Return the items' part of the evidence, ½bᵀm - ½log|L + I|, for scores divided by the scale."""
         # Scaled sites are f²L and fb. At m/f, which differs from their solution by the order of f - 1, fbᵀx - ½xᵀ(f²L +
         # I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹. Both omit
         # only terms of order (f - 1)². With the prior covariance C instead of I, |m|² is mᵀC⁻¹m and the trace is that

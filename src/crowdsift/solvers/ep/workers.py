@@ -142,7 +142,7 @@ class TypeMixture:
         return new
 
     def _smooth(self, counts: Vector, regular: float, p0: Vector, out: Vector) -> None:
-        """Return π = (n + 50 p0)/(M + 50)."""
+        """Return the distribution of types π = (n + 50 p0)/(M + 50), from counts n smoothed by the mixture p0."""
         n_regular = self._n_widths * len(self._points)
         n_sides = len(counts) - n_regular
         sides = float(counts[n_regular:].sum()) if n_sides else 0.0
@@ -279,7 +279,7 @@ class WorkerPrior:
         return replace(self, masses=regular / regular.sum(), types=types)
 
     def flipped(self) -> WorkerPrior:
-        """Return the distribution of -β."""
+        """Return the distribution for reversed reliabilities -β."""
         regular = self.by_width(self.masses)
         masses = np.concatenate([regular[:, ::-1].ravel(), self.masses[regular.size :]])
         centre = None if self.centre is None else -self.centre

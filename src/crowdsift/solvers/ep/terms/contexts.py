@@ -334,7 +334,7 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
-    """Return masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0."""
+    """Return the distribution N(β, (κβ)²) as masses on the grid, a row for every β; 0 stays 0."""
     sd = np.maximum(spread * np.abs(points), 1e-9)[:, None]
     z = (points[None, :] - points[:, None]) / sd
     masses = np.exp(-0.5 * np.minimum(z**2, 1400.0)) * np.gradient(points)
@@ -405,7 +405,7 @@ class TypeTree:
         return np.asarray(prior * self.through(share[None])[0])
 
     def through(self, likelihood: Vector) -> Vector:
-        """Return Σ_t' K(t'|t) L(t'), a row per worker and context."""
+        """Return Σ_t' K(t'|t) L(t'), the likelihood of a worker's type by its votes in a context, a row for each."""
         return self._through(likelihood, self._kernel.T)
 
     def gather(self, likelihood: Vector, levels: Vector, bonus: Vector) -> None:
@@ -417,17 +417,17 @@ class TypeTree:
         self._shape = np.exp(self._messages - self._top)  # computed once for all priors
 
     def posterior(self, prior: Vector) -> tuple[Vector, float]:
-        """Return q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
+        """Return the posterior q_s(t) of types, and the evidence Σ_s log Σ_t prior_t exp(message_st)."""
         joint = prior * self._shape
         total = joint.sum(axis=1, keepdims=True)
         return joint / total, float((np.log(total) + self._top).sum())
 
     def counts(self, prior: Vector) -> Vector:
-        """Return Σ_s q_s(t), by two products and without the q_s."""
+        """Return the expected number of workers of each type, Σ_s q_s(t), by two products and without storing q_s."""
         return np.asarray(prior * ((1.0 / (self._shape @ prior)) @ self._shape))
 
     def context_counts(self, prior: Vector) -> Vector:
-        """Return the counts if each worker in a context were a worker with this prior."""
+        """Return the expected number of workers of each type if each worker in a context were a separate worker."""
         return np.asarray(prior * ((1.0 / (self._likelihood @ prior)) @ self._likelihood))
 
     def context_priors(self, prior: Vector) -> Vector:
@@ -461,12 +461,12 @@ class TypeTree:
         self.spread = float(np.exp(ahead))
 
     def gain(self, prior: Vector) -> float:
-        """Return the largest evidence over some κ, less that of the smallest κ."""
+        """Return by how much the best of some values of κ raises the evidence over the smallest."""
         none = self._evidence(prior, _MIN_SPREAD)
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
     def _evidence(self, prior: Vector, spread: float) -> float:
-        """Return Σ_s log Σ_t prior_t exp(message_st) at this κ."""
+        """Return the evidence Σ_s log Σ_t prior_t exp(message_st) if κ is this spread."""
         messages = self._logs(spread_kernel(self._points, spread))[1]
         top = messages.max(axis=1, keepdims=True)
         messages -= top

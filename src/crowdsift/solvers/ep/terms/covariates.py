@@ -136,7 +136,7 @@ def within_reach(A: Vector, V: Vector) -> Vector:
 
 
 def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector]:
-    """Return mean and covariance without a site: (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V, and (I - Vτ)⁻¹(E - Vν)."""
+    """Return mean (I - Vτ)⁻¹(E - Vν) and covariance (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V without the site of each vote."""
     covariance, mean = _inflated(V, within_reach(tau, V), E - _times(V, nu))
     return mean, covariance
 
@@ -149,7 +149,7 @@ def sites_of_moments(alpha: Vector, curvature: Vector, m: Vector, V: Vector) -> 
 
 
 def _inflated(A: Vector, B: Vector, x: Vector) -> tuple[Vector, Vector]:
-    """Return (I - AB)⁻¹A, which is symmetric, and (I - AB)⁻¹x."""
+    """Return (I - AB)⁻¹A and (I - AB)⁻¹x for symmetric 2 x 2 matrices; the first is symmetric."""
     left = _identity_less(A, B)
     one, two = _solve(left, A[:, :2]), _solve(left, A[:, 1:])
     return np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1), _solve(left, x)
@@ -335,13 +335,13 @@ def eliminate(
 
 
 def _sums(worker: NDArray[np.integer], weight: Vector, C: Vector, count: int) -> Vector:
-    """Return Σ weight·c over the votes of every worker."""
+    """Return each worker's sum of weight·c over its votes."""
     columns = [np.bincount(worker, weight * C[:, p], count) for p in range(C.shape[1])]
     return np.stack(columns, axis=1).astype(np.float64)
 
 
 def _squares(worker: NDArray[np.integer], weight: Vector, C: Vector, count: int) -> Vector:
-    """Return Σ weight·ccᵀ over the votes of every worker."""
+    """Return each worker's sum of weight·ccᵀ over its votes."""
     return np.stack([_sums(worker, weight * C[:, p], C, count) for p in range(C.shape[1])], axis=1)
 
 

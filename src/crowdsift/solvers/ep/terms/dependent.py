@@ -233,7 +233,7 @@ class GroupPrior(ItemPrior):
             self._explained_trace += float(np.einsum("gij,gji->", L, covariance))
 
     def _laplacians(self, system: SiteSystem) -> list[Vector]:
-        """Return L_g of every group."""
+        """Return the Laplacian L_g of every group."""
         low, high, weight = system.laplacian.pairs()
         batch, found = self._batch[low], []
         for number, each in enumerate(self._batches):
@@ -248,7 +248,7 @@ class GroupPrior(ItemPrior):
         return found
 
     def _inverses(self, blocks: list[Vector]) -> tuple[list[Vector], float]:
-        """Return B of every group, and Σ log|I + sL_g|; raise an error if one is not positive definite."""
+        """Return the matrices B of all groups, and Σ log|I + sL_g|; raise an error if one is not positive definite."""
         found, log_determinant = [], 0.0
         for batch, L in zip(self._batches, blocks, strict=True):
             s = self.deviations[batch.groups]

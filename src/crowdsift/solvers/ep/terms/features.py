@@ -147,7 +147,7 @@ def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
 
 
 class WeightPosterior(NamedTuple):
-    """Posterior of the weights of Z: the mean, and R of the covariance, which is I - RᵀR or (RᵀR)⁻¹."""
+    """Posterior of the weights of Z: the mean, and the root R of the covariance, which is I - RᵀR or (RᵀR)⁻¹."""
 
     mean: Vector
     root: Vector
@@ -188,7 +188,7 @@ class FeaturePrior(ItemPrior):
         return [block.shape[1] for block in self.blocks]
 
     def design(self) -> Matrix:
-        """Return Z."""
+        """Return Z, the features times the roots of their shares."""
         parts = [np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)]
         return np.concatenate(parts, axis=1)
 
@@ -418,12 +418,12 @@ class LowRankPrior(FeaturePrior):
         return (self._rows.T @ (self._factor * w).astype(np.float32)).astype(np.float64)
 
     def _transposed(self, v: Vector) -> Vector:
-        """Return Zᵀv."""
+        """Return the product Zᵀv with the features."""
         return self._factor * (self._rows @ v.astype(np.float32)).astype(np.float64)
 
     @property
     def _factor(self) -> Vector:
-        """Return √ρ for every feature."""
+        """Return the factor √ρ of every feature."""
         return np.repeat(np.sqrt(self.shares), self.sizes)
 
     def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
@@ -517,7 +517,7 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
 
 
 def _by_features(run: Propagation, prior: FeaturePrior) -> tuple[Vector, float]:
-    """Return Σ_b X_b w_b of every item, and the mean variance of a difference due to the weights."""
+    """Return the features' part Σ_b X_b w_b of every score, and the mean variance of differences due to the weights."""
     found = prior.weights(run)
     ends = np.cumsum(prior.sizes)[:-1]
     means, variances = np.split(found.mean, ends), np.split(found.variances(), ends)
