@@ -1,6 +1,6 @@
 """What `crowdsift ask` promises: replays of recorded votes, plans, load, and kills.
 
-Run with ``python -m benchmarks.ask replay|plan|load|kills [--runs N] [--first SEED] [--data NAME] [--most N]``.
+Run with ``python -m benchmarks.ask replay|errors|plan|load|kills [--runs N] [--first SEED] [--data NAME] [--most N]``.
 
 ``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer
 is a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after
@@ -30,6 +30,7 @@ import numpy as np
 import crowdsift
 from benchmarks.ask_server import Client, Server
 from benchmarks.data import data_folder
+from crowdsift.numeric.distributions import log_evidence
 from crowdsift.votes.comparisons import Comparisons
 
 MOST, EVERY = 1_000_000, 2_000  # votes of a replay at most, and up to where it is looked at after every vote
@@ -156,6 +157,33 @@ def replay(names: list[str], seeds: range, goals: list[str], processes: int, mos
                         flush=True,
                     )
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
+
+
+GAPS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def errors(runs: int, first: int, most: int = MOST) -> None:
+    """Print how often studies of two items claim the worse one, and how often the better one."""
+    for gap in GAPS:
+        random = np.random.default_rng([first, 17])
+        won, mode, votes = np.zeros(runs), np.zeros(runs), 0
+        end, claim = np.full(runs, np.inf), np.zeros(runs)
+        while votes < most:
+            size = 1 if votes < EVERY else votes // 50
+            won += random.binomial(size, 1.0 / (1.0 + np.exp(-gap)), runs)
+            votes += size
+            for _ in range(4):  # the posterior of the difference by Laplace's approximation, as in a fit
+                p = 1.0 / (1.0 + np.exp(-mode))
+                precision = votes * p * (1.0 - p) + 0.5
+                mode += (won - votes * p - 0.5 * mode) / precision
+            evidence = log_evidence(np.abs(mode), 1.0 / precision)
+            now = np.isinf(end) & (evidence >= np.log(20.0))
+            end[now], claim[now] = votes, np.sign(mode[now])
+        print(
+            f"difference {gap:4.2f}: wrong {(claim < 0).mean():.2%}, right {(claim > 0).mean():.2%}, not settled by "
+            f"{most:,} {np.isinf(end).mean():.1%}; median {np.median(end):,.0f} votes",
+            flush=True,
+        )
 
 
 BEFORE, PLAN_ITEMS = 40, 4  # votes before the plan, items
@@ -288,7 +316,7 @@ def kills(moments: int = 50) -> None:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("replay", "plan", "load", "kills"))
+    parser.add_argument("what", choices=("replay", "errors", "plan", "load", "kills"))
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--data", nargs="*", default=list(DATA))
@@ -299,6 +327,8 @@ def main() -> None:
     if given.what == "replay":
         seeds = range(given.first, given.first + given.runs)
         replay(given.data, seeds, given.goals, given.processes, given.most)
+    elif given.what == "errors":
+        errors(given.runs, given.first, given.most)
     elif given.what == "plan":
         plans(min(given.runs, 100), given.first, given.processes)
     elif given.what == "load":

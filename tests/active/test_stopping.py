@@ -18,15 +18,25 @@ from crowdsift.numeric.likelihoods import sigmoid
 
 
 def test_evidence_is_a_bayes_factor():
-    """Against a plain sum: the likelihood ratio, summed over d > 0 by the prior."""
+    """Against a plain sum: the likelihood ratio, summed over d > 0 by the prior of |d|."""
     m, v = 0.6, 0.2  # the posterior of the prior N(0, 2) and a Gaussian likelihood
     precision = 1.0 / v - 0.5
     centre = m / v / precision
     d = np.linspace(0.0, 12.0, 400_001)
-    prior = np.exp(-(d**2) / 4.0) / np.sqrt(4.0 * np.pi)
+    prior = np.exp(-(d**2) / 4.0) / np.sqrt(np.pi)
     ratio = np.exp(-0.5 * precision * ((d - centre) ** 2 - centre**2))
     expected = np.log((prior * ratio).sum() * (d[1] - d[0]))
     assert log_evidence(np.array([m]), np.array([v]))[0] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("precision", [0.1, 3.0, 1_000.0])
+def test_the_evidence_of_equal_items_is_1_on_average(precision):
+    """So Ville's inequality bounds a wrong claim by the whole 1 - confidence, and not by a part of it."""
+    total = np.linspace(-9.0, 9.0, 200_001) * np.sqrt(precision + 2.0 * precision**2)  # the sum of the observations
+    log_density = -0.5 * (total**2 / precision + np.log(2.0 * np.pi * precision))
+    variance = 1.0 / (precision + 0.5)
+    evidence = log_evidence(variance * total, np.full(total.shape, variance))
+    assert np.exp(evidence + log_density).sum() * (total[1] - total[0]) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_difference_is_settled_at_the_settling_precision():
@@ -39,8 +49,8 @@ def test_a_difference_is_settled_at_the_settling_precision():
 
 
 def test_the_evidence_of_equal_items_rarely_grows_large():
-    """Two equal items, looked at after every one of 200 votes: Ville's bound holds."""
-    random, wrong, runs = np.random.default_rng(5), 0, 100
+    """Two equal items, looked at after every one of 200 votes: Ville's bound holds for a claim of either."""
+    random, claims, runs = np.random.default_rng(5), [0, 0], 100
     for _ in range(runs):
         belief = Joint(np.zeros(2), np.eye(2))
         for won in random.random(200) < 0.5:
@@ -49,10 +59,10 @@ def test_the_evidence_of_equal_items_rarely_grows_large():
                 float(belief.mean[0] - belief.mean[1]), variance, float(won), np.ones(1), np.ones(1)
             )
             belief.move(0, 1, step, shrink)
-            if stopping(belief, Goal(1), 0.9).settled:
-                wrong += 1
+            if (state := stopping(belief, Goal(1), 0.9)).settled:
+                claims[int(state.claim[0])] += 1
                 break
-    assert wrong <= 0.1 * runs
+    assert max(claims) <= 0.1 * runs
 
 
 def test_goals_are_claims_about_sets_and_orders():

@@ -2,8 +2,8 @@
 
 A goal is settled when `log_evidence` is at least log(boundaries/α) for every pair that the claim puts in order. The
 best K items have one boundary, between the items K and K + 1; a ranking has one between all neighbours. A wrong claim
-puts at least the two items at one boundary in the wrong order, and that has a probability of at most α/(2 boundaries)
-by Ville's inequality. If more than two items are tied, each claim needs more pairs, and errors are rarer. This, and the
+puts at least the two items at one boundary in the wrong order, and that has a probability of at most α/boundaries by
+Ville's inequality. If more than two items are tied, each claim needs more pairs, and errors are rarer. This, and the
 accuracy of the Gaussian posterior, was checked by simulation: docs/research/asking.md.
 """
 

@@ -131,21 +131,20 @@ _PRIOR = 2.0  # variance of a difference of two scores before any vote
 def log_evidence(mean: Vector, variance: Vector) -> Vector:
     """Return the logarithm of the evidence that differences of scores are above 0.
 
-    The evidence is the part from d > 0 of the Bayes factor against d = 0, with d ~ N(0, 2) before the votes and N(mean,
-    variance) after them. If d = 0 is true, its expectation and that of the evidence for d < 0 add up to 1 at any time.
-    So the probability that either ever exceeds 1/α is at most α (Ville's inequality); if d < 0, that for d > 0 is at
-    most α/2.
+    The evidence is the Bayes factor of d > 0 against d = 0, with |d| as of N(0, 2) before the votes and d ~ N(mean,
+    variance) after them. If d = 0 is true, its expectation is 1 at any time, and if d < 0, it is smaller. So the
+    probability that it ever exceeds 1/α is then at most α (Ville's inequality).
     """
     z = mean / np.sqrt(variance)
     chance = np.maximum(np.asarray(normal_cdf(z)), 1e-300)
-    return np.asarray(np.log(chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))
+    return np.asarray(np.log(2.0 * chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))
 
 
 def settling_precision(mean: Vector, confidence: float = SURE) -> Vector:
     """Return the precision at which differences as large as estimated are settled.
 
     This is the rule of `crowdsift plan` and `ask` for one pair: the evidence of `log_evidence` reaches 1/(1 -
-    confidence), which stays valid if it is checked after every vote. It takes about four times as many votes as a
+    confidence), which stays valid if it is checked after every vote. It takes three to five times as many votes as a
     single check of an interval. The estimate is treated as the truth; `plan` also allows for its uncertainty. A
     difference of 0 needs infinitely many votes.
     """
@@ -154,5 +153,5 @@ def settling_precision(mean: Vector, confidence: float = SURE) -> Vector:
     result = np.full(len(square), 1.0 / _PRIOR)
     for _ in range(50):  # each step reduces the error tenfold
         chance = np.asarray(normal_cdf(np.sqrt(result * square)))
-        result = np.maximum((2.0 * (needed - np.log(chance)) + np.log(_PRIOR * result)) / square, 1.0 / _PRIOR)
+        result = np.maximum((2.0 * (needed - np.log(2.0 * chance)) + np.log(_PRIOR * result)) / square, 1.0 / _PRIOR)
     return result
