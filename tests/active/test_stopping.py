@@ -13,7 +13,7 @@ from crowdsift.active.beliefs import Joint
 from crowdsift.active.plan import Plan, plan
 from crowdsift.active.stopping import Goal, sentence, stopping
 from crowdsift.errors import RequestError
-from crowdsift.numeric.distributions import log_evidence, settling_precision
+from crowdsift.numeric.distributions import log_evidence, median_size, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
 
 
@@ -46,6 +46,14 @@ def test_a_difference_is_settled_at_the_settling_precision():
     assert needed[3] == 0.5  # the precision before any vote
     assert (settling_precision(differences, 0.99) > needed)[:3].all()
     assert settling_precision(np.zeros(1))[0] > 1e15
+
+
+def test_half_of_a_normal_variable_is_nearer_to_0_than_its_median_size():
+    mean, sd = np.array([0.0, 0.3, -1.0, 5.0]), np.array([2.0, 0.3, 0.5, 0.1])
+    size = median_size(mean, sd)
+    drawn = np.abs(mean + sd * np.random.default_rng(1).standard_normal((400_000, 4)))
+    assert (drawn < size).mean(axis=0) == pytest.approx([0.5] * 4, abs=0.004)
+    assert size[0] == pytest.approx(2.0 * 0.6744898, abs=1e-6)
 
 
 def test_the_evidence_of_equal_items_rarely_grows_large():

@@ -140,13 +140,22 @@ def log_evidence(mean: Vector, variance: Vector) -> Vector:
     return np.asarray(np.log(2.0 * chance) + 0.5 * (z * z + np.log(variance / _PRIOR)))
 
 
+def median_size(mean: Vector, sd: Vector) -> Vector:
+    """Return the medians of the absolute values of normal variables."""
+    low, high = np.zeros(len(mean)), np.abs(mean) + sd
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        above = normal_cdf((middle - mean) / sd) - normal_cdf((-middle - mean) / sd) > 0.5
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return high
+
+
 def settling_precision(mean: Vector, confidence: float = SURE) -> Vector:
     """Return the precision at which differences as large as estimated are settled.
 
     This is the rule of `crowdsift plan` and `ask` for one pair: the evidence of `log_evidence` reaches 1/(1 -
     confidence), which stays valid if it is checked after every vote. It takes three to five times as many votes as a
-    single check of an interval. The estimate is treated as the truth; `plan` also allows for its uncertainty. A
-    difference of 0 needs infinitely many votes.
+    single check of an interval. The estimate is treated as the truth. A difference of 0 needs infinitely many votes.
     """
     needed = -np.log(1.0 - confidence)
     square = np.maximum(np.abs(mean), 1e-9) ** 2

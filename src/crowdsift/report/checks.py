@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError
-from crowdsift.numeric.distributions import SURE, half_width, settling_precision
+from crowdsift.numeric.distributions import SURE, half_width, median_size, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.report.facts import Facts
 from crowdsift.results.dimensions import direction_sentence
@@ -149,24 +149,25 @@ def _crowd(fit: Fit) -> list[str]:
 
 
 def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
-    # By the rule of `crowdsift plan`, if the differences are as estimated. A vote of a typical worker on a pair adds
-    # b²σ'(bd) to the precision of its difference d.
+    # By the rule of `crowdsift plan`, and as its median: half of the differences that the posterior allows are larger.
+    # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
     if not len(rivals) or not slope > 0.0 or fit.panel_biases is not None:  # only trusted votes count
         return []
     score = fit.item_table["score"].astype(np.float64)
-    lead, error = score[0] - score[rivals], difference_sd(fit, 0 * rivals, rivals)
-    p = sigmoid(slope * lead)
-    wanted = settling_precision(lead) - error**-2
+    error = difference_sd(fit, 0 * rivals, rivals)
+    size = median_size(score[0] - score[rivals], error)
+    p = sigmoid(slope * size)
+    wanted = settling_precision(size) - error**-2
     votes = float(np.maximum(wanted / (slope**2 * p * (1.0 - p)), 1.0).sum())
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
-    held = "the difference is" if len(rivals) == 1 else "the differences are"
-    about = "About" if votes <= fit.item_table["comparisons"].sum() / 2 else "They are almost equal: about"
+    about = "About" if votes <= fit.item_table["comparisons"].sum() / 2 else "They are almost equal so far: about"
+    alike = ", which counts workers alike," if fit.worker_table.height > 1 else ""
     return [
         f"{about} {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
-        f"{100 * SURE:.0f} %, if {held} as estimated."
+        f"{100 * SURE:.0f} % in half of such cases; crowdsift plan{alike} gives the range."
     ]
 
 
