@@ -275,7 +275,8 @@ def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
     assert votes.items.tolist() == expected.items.tolist()
     assert (votes.first == expected.first).all()
     assert crowdsift.read(given.select(range(4))).rows == 4
-    for several in (datasets.DatasetDict({"train": given}), given.to_iterable_dataset()):
+    assert crowdsift.read(datasets.DatasetDict({"train": given})).rows == crowdsift.read(given).rows
+    for several in (datasets.DatasetDict({"train": given, "test": given}), given.to_iterable_dataset()):
         with pytest.raises(RequestError, match=f"a {type(several).__name__} of Hugging Face; give a Dataset"):
             crowdsift.read(several)
 

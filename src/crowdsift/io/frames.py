@@ -160,6 +160,8 @@ def _refuse_nanoseconds(series: Any) -> None:
 def source_of(source: Any) -> Source:
     """Return a table for any object in memory that can contain votes."""
     of_datasets = type(source).__module__.startswith("datasets.")
+    if of_datasets and isinstance(source, Mapping) and len(source) == 1:  # a DatasetDict with one split
+        return source_of(next(iter(source.values())))
     if of_datasets and (isinstance(source, Mapping) or not hasattr(source, "__len__")):
         raise RequestError(
             f"votes cannot be read from a {type(source).__name__} of Hugging Face; give a Dataset: of a DatasetDict a "

@@ -124,16 +124,14 @@ def read(
     workers
         False pools all votes as of one unknown voter; no worker column is needed.
     sides
-        Whether the first item was shown on the left. By default this is so for ``left`` and ``right`` only: many files
-        with ``first`` and ``second`` have the winner always first, and would look like workers who always press left.
-        True uses ``first`` as the left anyway; False uses no sides.
+        Whether the first item was shown on the left. By default this is so for ``left`` and ``right`` only, since many
+        files with ``first`` and ``second`` have the winner always first. True uses ``first`` as the left, too.
     covariates
         Names of further columns of numbers, in favour of the first item.
     by
         The name of a column of contexts (topic, prompt, scene): one ranking for each of its values, with the same
         workers. An item is then a pair (value, item). Several names, as ``("language", "turn")`` or
-        ``"language,turn"``: one ranking for each combination of their values; an item is then a pair ((value, value),
-        item).
+        ``"language,turn"``, give one for each combination, with items ((value, value), item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
     worker_from_path
@@ -162,8 +160,8 @@ def read(
     Comparisons
         Labels are kept as given. All are text in CSV, so "007" and "7" are two items; in other sources the number 7 and
         the text "7" are two items as well. The integer 7 and the float 7.0 are one, and where items have integers, all
-        whole numbers become integers. Outcomes and weights are checked as given, then kept as float32; a weight too
-        small for that (below about 1e-45) counts as 0. ``intake`` counts how every row was used.
+        whole numbers become integers. Outcomes and weights are checked, then kept as float32; weights below about 1e-45
+        count as 0. ``intake`` counts how every row was used.
 
     Raises
     ------
