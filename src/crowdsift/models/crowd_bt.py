@@ -17,12 +17,7 @@ class CrowdBT(ReliabilityModel):
 
     A worker who clicks at random has the reliability ½.
 
-    Parameters
-    ----------
-    penalty, tolerance, most_iterations
-        As in every likelihood method: λ of the prior, and when to stop.
-    start_reliability
-        β of every worker at the start and the centre of its prior.
+    `penalty` is λ, the precision of the prior, and `start_reliability` β of every worker at the start and in the prior.
 
     Examples
     --------

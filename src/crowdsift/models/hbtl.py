@@ -14,12 +14,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 class HBTL(ReliabilityModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s in [-1, 1] (Jin et al., 2020).
 
-    Parameters
-    ----------
-    penalty, tolerance, most_iterations
-        As in every likelihood method: λ of the prior, and when to stop.
-    start_reliability
-        β of every worker at the start and the centre of its prior.
+    `penalty` is λ, the precision of the prior, and `start_reliability` β of every worker at the start and in the prior.
 
     Examples
     --------

@@ -14,12 +14,7 @@ from crowdsift.numeric.likelihoods import normal_cdf
 class HTCV(ReliabilityModel):
     """P(w beats l | s) = Φ(β_s (r_w - r_l)/√2), β_s ≥ 0 (Thurstone, 1927; Jin et al., 2020).
 
-    Parameters
-    ----------
-    penalty, tolerance, most_iterations
-        As in every likelihood method: λ of the prior, and when to stop.
-    start_reliability
-        β of every worker at the start and the centre of its prior.
+    `penalty` is λ, the precision of the prior, and `start_reliability` β of every worker at the start and in the prior.
 
     Examples
     --------

@@ -68,10 +68,6 @@ class TorchEngine:
         """Return a context in which lack of device memory raises an error that says what to do."""
         return memory_errors(self._device, len(self._comparisons))
 
-    def describe(self) -> str:
-        """Return the version of PyTorch and the device."""
-        return f"torch {torch.__version__} on {self._device}"
-
 
 def _components(votes: VoteTensors) -> NDArray[np.uint32]:
     # Both items of a comparison take the smaller label of the two, and every label takes the label of its item, until

@@ -128,8 +128,7 @@ def _newton_step_of_many(hessian: Tensor, damping: Tensor, slope: Tensor) -> Ten
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     size = eigenvalues.abs().clamp(min=1e-8) + damping[:, None]
     inner = torch.einsum("skj,sk->sj", vectors, slope) / size
-    step: Tensor = torch.einsum("sij,sj->si", vectors, inner)
-    return step
+    return torch.einsum("sij,sj->si", vectors, inner)
 
 
 class TorchSchur:

@@ -296,8 +296,7 @@ class TorchSites:
         if own is None:
             return None
         common = self._votes.numbers(prior).expand(self._votes.n_gold, -1)
-        whole: Tensor = torch.cat([self._votes.numbers(own.masses), common])
-        return whole
+        return torch.cat([self._votes.numbers(own.masses), common])
 
 
 def _probability(z: Tensor, width: Tensor, tied: Tensor) -> Tensor:

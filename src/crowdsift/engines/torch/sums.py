@@ -36,8 +36,7 @@ class FixedPoint:
 
     def whole(self, values: Tensor) -> Tensor:
         """Return values as integers."""
-        found: Tensor = (values.to(torch.float64) * self.up).round_().to(torch.int64)
-        return found
+        return (values.to(torch.float64) * self.up).round_().to(torch.int64)
 
     def values(self, whole: Tensor) -> Tensor:
         """Return integers as values."""

@@ -20,8 +20,7 @@ CONSTANTS = 1.0, 7.0, 0.15
 def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
     """Return the levels between the ends, a row per worker."""
     place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
-    levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
-    return levels
+    return low[:, None] + (high - low)[:, None] * place[None, :]
 
 
 def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
@@ -35,12 +34,10 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
         shape = (*side.shape[:2], half)
         one = torch.gather(side, 2, place[:, None, :].expand(shape))
         two = torch.gather(side, 2, (place + 1)[:, None, :].expand(shape))
-        found: Tensor = ((1.0 - share)[:, None, :] * one + share[:, None, :] * two) * widths
-        return found
+        return ((1.0 - share)[:, None, :] * one + share[:, None, :] * two) * widths
 
     up, down = at(density[:, :, half + 1 :]), at(density[:, :, :half].flip(2))
-    result: Tensor = torch.cat([down.flip(2), priors[:, :, half : half + 1], up], dim=2)
-    return result
+    return torch.cat([down.flip(2), priors[:, :, half : half + 1], up], dim=2)
 
 
 def _neighbours(prior: Tensor, n_regular: int, size: int) -> tuple[Tensor, Tensor]:
@@ -57,8 +54,7 @@ def _gradient(x: Tensor) -> Tensor:
         return torch.ones_like(x)
     inner = 0.5 * (x[..., 2:] - x[..., :-2])
     first, last = x[..., 1:2] - x[..., :1], x[..., -1:] - x[..., -2:-1]
-    found: Tensor = torch.cat([first, inner, last], dim=-1)
-    return found
+    return torch.cat([first, inner, last], dim=-1)
 
 
 def signed_widths(common: Tensor) -> Tensor:
@@ -168,8 +164,7 @@ class TypeState:
     def reliabilities(self, workers: Tensor) -> Tensor:
         """Return the signed grids of some workers, one row each."""
         up = self.positive_levels(workers)
-        found: Tensor = torch.cat([-up.flip(1), torch.zeros_like(up[:, :1]), up], dim=1)
-        return found
+        return torch.cat([-up.flip(1), torch.zeros_like(up[:, :1]), up], dim=1)
 
     def posterior(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None, rows: slice = slice(None)
@@ -214,8 +209,7 @@ class TypeState:
         up, down = _neighbours(own, self.n_regular(), self._size())
         joint = same * own + above * up + below * down
         total = joint.sum(dim=1)
-        counts: Tensor = joint.T @ torch.where(total > 0.0, workers / total, 0.0)
-        return counts
+        return joint.T @ torch.where(total > 0.0, workers / total, 0.0)
 
     def recorded_counts(self, prior: Vector, workers: Tensor) -> Vector | None:
         """Return the counts from a recorded graph; None if there are too many workers for one."""

@@ -232,8 +232,7 @@ def _log_determinants(x: DeviceVector) -> Any:
 
 
 def _power(x: Tensor, k: Tensor) -> Tensor:
-    found: Tensor = x ** (k.item() if k.dim() == 0 else k)
-    return found
+    return x ** (k.item() if k.dim() == 0 else k)
 
 
 _UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {

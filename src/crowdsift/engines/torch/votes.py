@@ -33,8 +33,7 @@ class VotePart(NamedTuple):
 
     def differences(self, scores: Tensor) -> Tensor:
         """Return d of every vote."""
-        d: Tensor = scores.index_select(0, self.first) - scores.index_select(0, self.second)
-        return d
+        return scores.index_select(0, self.first) - scores.index_select(0, self.second)
 
 
 class VoteTensors(CountedVotes):
