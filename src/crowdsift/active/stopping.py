@@ -61,14 +61,12 @@ class Stopping:
     """The state of a goal.
 
     `claim`: the items that answer the goal, the best first; `confidence`: 1 - α of the smallest error α at which the
-    claim would be settled, and 0 if there is none; `settled`: whether that is at least the wanted confidence;
-    `open_items`: items that may or may not belong to the claim; none if the goal is settled.
+    claim would be settled, and 0 if there is none; `settled`: whether that is at least the wanted confidence.
     """
 
     claim: Codes
     confidence: float
     settled: bool
-    open_items: Codes
 
 
 def checked_confidence(confidence: float) -> float:
@@ -91,8 +89,7 @@ def stopping(belief: Belief, goal: Goal, confidence: float = SURE) -> Stopping:
     enough = found >= log(boundaries / (1.0 - confidence))
     weakest = float(found.min())
     reached = max(0.0, 1.0 - boundaries * float(np.exp(-min(weakest, 700.0))))
-    still = np.unique(np.concatenate([a[~enough], b[~enough]]))
-    return Stopping(order[: top or n], reached, bool(enough.all()), still)
+    return Stopping(order[: top or n], reached, bool(enough.all()))
 
 
 def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crowdsift.checks.influence import ScoreModel, worker_slopes
 from crowdsift.errors import RequestError
+from crowdsift.fitting.estimate import MIN_GROUPS
 from crowdsift.fitting.rows import VoteRows
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric import Vector
@@ -23,7 +24,6 @@ from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
 
 MOST_ITEMS = 1_000  # most items whose curvature is inverted
-MIN_GROUPS = 20  # least groups: with fewer, the sandwich is far too small
 _LEAST = 1e-6  # relative to the largest variance
 _NUMBERS = 10_000_000  # sums by group and item in memory at a time
 

@@ -27,7 +27,7 @@ from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.grades import Cuts, Graded, fit_cuts, grade_weights
 from crowdsift.votes.comparisons import Comparisons, Grades, encoded_again
 
-MIN_GROUPS = 20  # least groups of dependent votes from which their effect is estimated
+MIN_GROUPS = 20  # least groups of dependent votes: with fewer, their effect cannot be estimated
 _REWEIGHTINGS = 4  # fits that reweight the pairs of rankings
 _SAME_WEIGHT = 1e-3  # change relative to the largest weight below which weights have converged
 _LEFT_OUT = 0.2  # share of graded votes for comparing fits with and without grades
