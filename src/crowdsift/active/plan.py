@@ -32,8 +32,8 @@ _NONE_SEEN = np.zeros(0, np.int64)
 class Plan:
     """How many more votes a goal needs.
 
-    `goal`, `confidence`: the goal and its confidence; `votes`: the number of votes so far; `needs`: the further votes
-    of every simulated study, sorted; a study that is not settled has `most`; `most`: the limit of simulated studies.
+    `goal` and `confidence` are the goal and its confidence, `votes` is the number of votes so far. `needs` are the
+    further votes of every simulated study, sorted; studies end at `most` votes, settled or not.
     """
 
     goal: Goal

@@ -60,8 +60,8 @@ class Goal(NamedTuple):
 class Stopping:
     """The state of a goal.
 
-    `claim`: the items that answer the goal, the best first; `confidence`: 1 - α of the smallest error α at which the
-    claim would be settled, and 0 if there is none; `settled`: whether that is at least the wanted confidence.
+    `claim` are the items that answer the goal, the best first. `confidence` is 1 - α for the smallest error α at which
+    the claim would be settled, or 0; `settled` says whether that is at least the wanted confidence.
     """
 
     claim: Codes

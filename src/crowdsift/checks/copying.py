@@ -657,9 +657,9 @@ def ratio_z(
 ) -> Vector:
     """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
-    `cells`, `at`: the votes, and the cells of two workers, row by row of one pair of items; `p`, `left`: their
-    probabilities, and the variance of the pair's effect given the votes of others; `common`: the share of answers that
-    any two workers take from one source.
+    `cells` are the votes, and each row of `at` has the cells of two workers on one pair of items. `p` are their
+    probabilities and `left` is the variance of the pair's effect, given the votes of others. `common` is the share of
+    answers that any two workers take from one source.
     """
     slow = careful(p[0]), careful(p[1])
     one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))

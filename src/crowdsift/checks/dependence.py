@@ -169,9 +169,9 @@ _FEWEST = 10  # least decided votes of a worker
 class Drift(NamedTuple):
     """Change of reliability from the first votes to the last.
 
-    `crowd_change`, `crowd_z`: relative change of the slope of all workers, and its standard score; `workers`: worker,
-    early and late (logits per unit of score in the first and the second half of the time), z, and drifts: whether z is
-    too large to be chance.
+    `crowd_change` is the relative change of the slope of all workers, `crowd_z` its standard score. `workers` has the
+    columns worker, early and late (logits per unit of score in the first and the second half of the time), z, and
+    drifts, which says whether z is too large to be chance.
     """
 
     crowd_change: float

@@ -26,10 +26,10 @@ _SMALL = 32  # most items of components whose taus are computed together
 class Calibration:
     """How well a fit to four fifths of the votes predicted the rest.
 
-    `predicted`, `observed`, `votes`: by bins of the predicted probability that a vote goes to the favourite: its mean,
-    the share of votes that did, and their number. A tie is half a vote for each item. Empty bins are left out;
-    `log_loss`: mean of -log of the probability of the actual votes; a coin has 0.693; `accuracy`: share of the
-    left-out votes that went to the favourite.
+    Votes are grouped into bins by the predicted probability of their favourite. `predicted` is its mean in each bin,
+    `observed` the share of votes that went to the favourite, and `votes` their number. A tie is half a vote for each
+    item; empty bins are left out. `log_loss` is the mean of -log of the probability of the actual votes (a coin has
+    0.693), `accuracy` the share of left-out votes that went to the favourite.
     """
 
     predicted: NDArray[np.float64]
@@ -51,10 +51,10 @@ class Calibration:
 class Without:
     """The ranking without the flagged workers, by item code.
 
-    `rank`: within components of the remaining votes; 0 for items that lose all their votes; `before`: the ranks of the
-    whole fit; `tau`: Kendall's tau of the two sets of scores, over items that keep votes; the mean over components,
-    weighted by their pairs of items; `lost`: the number of items that lose all votes; `components`: the number of
-    groups that the remaining items form.
+    `rank` counts within components of the remaining votes and is 0 for items without any; `before` are the ranks in
+    the whole fit. `tau` is Kendall's tau of the two sets of scores, over items that keep votes: the mean over
+    components, weighted by their pairs of items. `lost` is the number of items that lose all votes, `components` the
+    number of groups that the remaining items form.
     """
 
     rank: NDArray[np.int64]

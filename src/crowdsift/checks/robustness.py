@@ -39,9 +39,9 @@ _CHEAP = 40  # the same for a method whose refits are fast
 class Reversal:
     """The fewest votes, and workers, whose removal reverses the order of two items.
 
-    `above`, `below`: the labels of the items as the fit has them; `votes`: the smallest number of votes found, verified
-    by fitting the others, or None; `removed`: these votes: worker, first, second, outcome and how many; `workers`: the
-    smallest set of workers found, likewise. For a leader, workers and votes may put different items above it.
+    `above` and `below` are the items in the order of the fit. `votes` is the smallest number of votes found, verified
+    by fitting the others, or None; `removed` lists these votes with worker, first, second, outcome and number.
+    `workers` is the smallest set of workers found. For a leader, workers and votes may put different items above it.
     """
 
     above: Any
@@ -55,9 +55,9 @@ class Reversal:
 class Robustness:
     """How many votes the place of the leader, or of neighbours, depends on.
 
-    `leader`: what reverses the order of the leader and the item that comes closest to taking its place; `neighbours`:
-    the same for every item and the next, if requested; `total_votes`, `total_workers`: how many there are; `refits`:
-    the number of fits to remaining votes; `note`: why there was nothing to search or to remove, otherwise empty.
+    `leader` is what reverses the order of the leader and the item closest to taking its place, `neighbours` the same
+    for every item and the next, if requested. `total_votes` and `total_workers` are the numbers in the fit, `refits` is
+    the number of fits to remaining votes. `note` says why there was nothing to search or to remove, or is empty.
     """
 
     leader: Reversal

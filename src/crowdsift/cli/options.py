@@ -25,9 +25,9 @@ class Reads:
 class Writes:
     """Mark a parameter that names a file, or a folder of files, that is written.
 
-    `files`: returns the names of the files that are written into a folder; None for a single file; `replaces`: whether
-    such a folder may be one that is read: a fit is loaded before it is replaced; `place`: finds the path in all values
-    of the command; None if nothing is written. By default the path is the value of the parameter.
+    `files` returns the names of the files that are written into a folder; it is None for a single file. `replaces` says
+    whether the folder may also be read, since a fit is loaded before it is replaced. `place` finds the path in all
+    values of the command, or None if nothing is written; by default the path is the value of the parameter.
     """
 
     files: Callable[[], tuple[str, ...]] | None = None

@@ -16,12 +16,12 @@ _CHUNK = 4_096  # votes processed at a time
 class CovariateEstimate:
     """Coefficients in units of the covariates, a column each, those that the evidence supports.
 
-    `names`: of the covariates that are used, the side first where it is one of them; `crowd`, `crowd_sd`, `spread`: g
-    with its standard deviation, and √T: how workers differ; `mean`, `sd`: of every worker's coefficients; `points`,
-    `covariance`: a worker's coefficients at the points of its posterior, and their covariance about them;
-    `item_values`, `typical`: x̄ of every item, and the typical reliability b: scores as they are, r + g·x̄/b; `gains`:
-    nats that each covariate adds to the evidence, of all that were given; `by_items`, `nothing`: names of covariates
-    that are constant for an item, and of those that are 0 everywhere.
+    `names` are the covariates that are used, the side first if it is used. `crowd` is the population's mean g with the
+    standard deviation `crowd_sd`, `spread` is √T, how much workers differ; `mean` and `sd` describe each worker's
+    coefficients. `points` are a worker's coefficients at the points of its posterior, `covariance` is that about them.
+    `item_values` are x̄ of items and `typical` is the reliability b: scores with actual covariates are r + g·x̄/b.
+    `gains` are the nats that each given covariate adds to the evidence. `by_items` names covariates that are constant
+    for an item, `nothing` those that are 0 everywhere.
     """
 
     names: tuple[str, ...]

@@ -22,11 +22,11 @@ __all__ = ["FeatureEstimate", "WeightPosterior", "with_feature_estimate"]
 class FeatureEstimate:
     """The linear part of scores, r = Σ_b X_b w_b + u, in the units of the reported scores.
 
-    `features`: the blocks, without their values; `shares`: ρ_b, the prior share of a block in the variance of scores;
-    the rest, 1 - Σρ_b, no feature explains; `explained`: the share of the variance of the posterior means that lies in
-    the features' part; `weights`: posterior of w over its prior standard deviation √ρ_b, all blocks one after the
-    other; `n_items`, `size`: the number of items that were fitted, and what scores were divided by; `gain`: how many
-    nats of evidence the features added.
+    `features` are the blocks, without their values. `shares` are ρ_b, the prior share of each block in the variance of
+    scores; no feature explains the rest, 1 - Σρ_b. `explained` is the features' share of the variance of the posterior
+    means. `weights` is the posterior of w over its prior standard deviation √ρ_b, block after block. `n_items` is the
+    number of items that were fitted, `size` the number by which scores were divided, and `gain` the nats of evidence
+    that the features added.
     """
 
     features: ItemFeatures

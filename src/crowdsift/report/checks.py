@@ -238,7 +238,7 @@ def _leads(fit: Fit, rows: NDArray[np.int64]) -> bool:
 
 
 def top_sentences(facts: Facts) -> list[str]:
-    """Return sentences on which items may be the best, and on the basis of the intervals."""
+    """Return sentences on which items may be the best, and on what the intervals are based."""
     fit, result = facts.fit, first_place(facts)
     effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
     if effect:

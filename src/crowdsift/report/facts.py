@@ -47,12 +47,12 @@ _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 class Facts:
     """The facts of a report; a text in place of a fact is the reason why it is unknown.
 
-    `fit`, `votes`: the fit and its votes, which may be unknown; `population`: the workers; `code`: the code in the
-    votes of every row of the table of items; empty without votes; `calibration`: predictions of left-out votes, or why
-    there are none; `without`: the ranking without flagged workers, or why there is none; `disputes`: divided pairs, or
-    why there are none; `side_excess`: share of decided votes for the left item beyond what the scores explain, its
-    standard error, and the share itself; None where sides are unknown; `fingerprint`: the start of the SHA-256 of the
-    votes as they were fitted; `evidence`: joint statements, statistics of fit, copied answers.
+    `fit` and `votes` are the fit and its votes, if these are known, and `population` its workers. `code` has the code
+    in the votes of every row of the table of items; it is empty without votes. `calibration` are predictions of
+    left-out votes, `without` is the ranking without flagged workers, `disputes` are divided pairs. `side_excess` is the
+    share of decided votes for the left item beyond what the scores explain, its standard error, and the share itself;
+    None where sides are unknown. `fingerprint` is the start of the SHA-256 of the votes as they were fitted. `evidence`
+    are joint statements, statistics of fit and copied answers.
     """
 
     fit: Fit

@@ -104,7 +104,7 @@ def grade_weights(
 ) -> NDArray[np.float64]:
     """Return weights of wins, losses and ties, a row each, with the same gradients as the grades at η.
 
-    `cuts`, and `half` the width of a tie in the present fit, are those of every vote. Wins are those of the winner, or
+    `cuts` and `half`, half the width of a tie in the present fit, have a row per vote. Wins are those of the winner, or
     of the leading item of a tie.
     """
     tie, c = level == 0, cuts[:, 0]

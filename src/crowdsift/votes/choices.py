@@ -32,10 +32,10 @@ NOT_RANKED = inf  # the rank of an item that was shown and is below all ranked o
 class Choices:
     """Choices of workers, each of one alternative among several; the chosen one comes first.
 
-    `plus`, `minus`: the items of every alternative: its utility is the score of `plus`, less that of `minus` where it
-    is not -1; `tied`: whether an alternative was ranked as equal to the chosen one; `offsets`: the first alternative of
-    every choice, and the end; `worker`, `weight`: of every choice. Tied items stand for the mean over their orders,
-    whose weights add to 1.
+    `plus` and `minus` are the items of every alternative: its utility is the score of `plus`, less that of `minus`
+    where it is not -1. `tied` says whether an alternative was ranked as equal to the chosen one. `offsets` has the
+    first alternative of every choice, and the end; `worker` and `weight` have an entry per choice. Tied items stand for
+    the mean over their orders, whose weights add to 1.
     """
 
     plus: Codes

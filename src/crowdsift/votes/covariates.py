@@ -17,11 +17,11 @@ _CONSTANT = 1e-6  # unexplained share of a covariate's square below which it cou
 class Design:
     """The covariates of votes: `votes` has them as features, of unit mean square.
 
-    `votes`: the votes with the columns of the design as features; those of gold are 0; `names`, `scale`: of every
-    column, and its root mean square; that of the side is 1; `item_values`: x̄, items x columns: the covariate of an
-    item by itself, in the column's unit: the numbers whose differences are closest to the covariates of votes, about
-    their mean in every component; `by_items`: whether that explains a column completely, so its mean over workers
-    cannot be separated from scores.
+    `votes` have the columns of the design as features, 0 for gold. `names` and `scale` are the name of every column and
+    its root mean square, 1 for the side. `item_values` (items x columns) are x̄, the covariates of single items in the
+    column's unit: the numbers whose differences are closest to the covariates of votes, about their mean in every
+    component. `by_items` says whether they explain a column completely, so its mean over workers cannot be separated
+    from scores.
     """
 
     votes: Comparisons

@@ -51,9 +51,9 @@ Backend = Literal["pandas", "polars", "pyarrow", "datasets"]
 class Added:
     """Columns to write besides the loaded ones, one entry per row that is written.
 
-    `numbers`: further columns of numbers; `labels`: further columns of text: a code for every row, and the text of
-    every code; `turned`: two further columns, the two loaded ones from which they are made, and the rows where these
-    are swapped; None for none; `renamed`: other names of loaded columns; `rows`: the rows of the source that are
+    `numbers` are columns of numbers. `labels` are columns of text, each with a code for every row and the text of every
+    code. `turned` names two new columns, the two loaded ones from which they are made, and the rows where these are
+    swapped; None for none. `renamed` has new names of loaded columns, and `rows` are the rows of the source that are
     written; None for all.
     """
 

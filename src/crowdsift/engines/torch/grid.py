@@ -84,7 +84,7 @@ def _vote(i, good, first, second, y, n, centre, v):
 
 @triton.jit
 def _own(offsets, first, second, y, n, centre, v, own, B: tl.constexpr):
-    """Compute Σ n·e·d over the votes of a worker."""
+    """Compute the product of each worker's row of X with v, Σ n·e·d over the worker's votes."""
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
     middle, total = tl.load(centre + worker), tl.zeros([B], tl.float64)

@@ -34,10 +34,10 @@ class Exclusion(NamedTuple):
 class Term:
     """A term that is kept only for evidence.
 
-    `name`, `subject`: the name in tables, and the noun phrase in messages; `option`: how a user asks for the term;
-    empty if it is tried without being asked for; `adds`, `variance`: what it adds to the model, and which variance is
-    learned how: for the documentation; `excludes`: the terms before it in the list with which it cannot be combined;
-    `patience`: the number of passes before a trial may be given up.
+    `name` is the name in tables, `subject` the noun phrase in messages. `option` is how a user requests the term; it is
+    empty for terms that are tried on their own. `adds` and `variance` tell the documentation what it adds to the model,
+    and how which variance is learned. `excludes` are the earlier terms with which it cannot be combined, and `patience`
+    is the number of passes before a trial may be given up.
     """
 
     name: ClassVar[str]

@@ -361,7 +361,7 @@ def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, workers: N
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
-    """Return masses at points as masses on the grid of these levels; mass at 0 stays at 0."""
+    """Move masses at points to the grid of these levels; mass at 0 stays at 0."""
     # One row per tie width.
     half = len(levels)
     own = points[half + 1 :]

@@ -208,7 +208,7 @@ class PairOperator(DenseOperator):
 
 @dataclass(frozen=True)
 class JointPosterior:
-    """Covariances of (r, g) and of coefficients.
+    """Covariances of the scores r with the population means g, and of workers' coefficients.
 
     `with_coefficients` holds Cov((r, g), γ_s), workers x (items + covariates) x covariates; `coefficients` Cov(γ_s) and
     `given` that given (r, g), workers x covariates x covariates.
@@ -239,7 +239,7 @@ class Elimination:
     proper: bool
 
     def items(self) -> tuple[PairOperator, Vector, float]:
-        """Return L, the right-hand side and the evidence of both terms, with g eliminated as well."""
+        """Return the items' Laplacian, right-hand side and evidence, with the population means g eliminated as well."""
         K = self.n_items
         rr, rg, gg = self.precision[:K, :K], self.precision[:K, K:], self.precision[K:, K:]
         if not self.free.any():
@@ -254,7 +254,7 @@ class Elimination:
         return PairOperator(matrix), self.rhs[:K] - part.T @ side, log_pairs
 
     def coefficients(self, means: Vector) -> tuple[Vector, Vector]:
-        """Return the means of g and of every γ_s, given the means of the scores."""
+        """Return the mean coefficients of the population and of every worker, given the means of the scores."""
         K, P = self.n_items, self.f.shape[1]
         g = np.zeros(P)
         if self.free.any():
@@ -353,7 +353,7 @@ class Effects(NamedTuple):
 
 
 class CovariateSites:
-    """Sites of votes on scores and coefficients; the module says how.
+    """Sites of votes on scores and coefficients; the module describes the algorithm.
 
     `votes`: the covariates are their features in favour of the first item, scaled; `types`: the worker types, of which
     side-only ones depend on the order of items alone; `free`: the covariates that may have a mean in the population;
@@ -409,7 +409,7 @@ class CovariateSites:
         self._V[:, 0] = variances[self._votes.winner] + variances[self._votes.loser]
 
     def update(self, given: SitePass) -> SiteUpdate:
-        """Return messages of types with their own coefficients, and sites on (d, η)."""
+        """Update the sites on (d, η); return the messages of types, each with its own coefficients."""
         levels, prior, means, _, damping, clip, *_ = given
         votes, types = self._votes, self.types
         types.levels = levels
@@ -454,7 +454,7 @@ class CovariateSites:
         )
 
     def _posterior_means(self, means: Vector) -> Vector:
-        """Return the posterior means of (d, η), winner less loser, and store those of g."""
+        """Return the posterior means of each vote's difference d and covariate part η, and store the mean of g."""
         d = means[self._votes.winner] - means[self._votes.loser]
         if self._eliminated is None:
             return np.stack([d, self._votes.C @ self.effects.mean], axis=1)
@@ -480,7 +480,7 @@ class CovariateSites:
         return level + 0.5 * float(np.sum(linear * solved)) - 0.5 * float(log_determinant.sum())
 
     def _learn(self, given: Vector, regular: Vector) -> None:
-        """Learn T = diag(t²) by a fixed-point step of maximum evidence (MacKay 1992)."""
+        """Learn the spread of coefficients, T = diag(t²), by a fixed-point step of maximum evidence (MacKay 1992)."""
         # With ε the deviations of workers from g, with posterior mean e and variance V, the evidence is stationary in T
         # where T = Σe²/(Σ(1 - V/T) + T), sums over regular workers.
         assert self.laplace is not None
@@ -525,7 +525,7 @@ class CovariateSites:
     def variances(
         self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances:
-        """Return variances of items by the joint Gaussian, and keep the covariances of (d, η) of every vote."""
+        """Return variances of items from the joint Gaussian, and keep each vote's covariances of d and η."""
         assert self._eliminated is not None
         found, K, votes = self._eliminated.posterior(), self._n_items, self._votes
         improper = PairVariances(np.ones(K), 0.0, False)
@@ -587,7 +587,7 @@ class WorkerLaplace(NamedTuple):
 
 
 def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
-    """Set γ = g before the first pass."""
+    """Set all coefficients to the population's mean, before the first pass."""
     P = len(g)
     gamma = np.tile(g, (workers, n_types, 1))
     return WorkerLaplace(np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma)

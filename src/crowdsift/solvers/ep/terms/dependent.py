@@ -103,7 +103,7 @@ class _Batch(NamedTuple):
 
 
 class _Blocks(NamedTuple):
-    """L, B and the covariance of nodes, a matrix per group."""
+    """The matrices of all groups: L, B and the covariance of nodes."""
 
     laplacian: Vector
     inverse: Vector
@@ -113,9 +113,9 @@ class _Blocks(NamedTuple):
 class GroupPrior(ItemPrior):
     """The prior of items in groups; s is learned during the run.
 
-    `common`: the variance of r; `deviations`: s of every group; `item_means`, `precision`, `covariance`: of r, after a
-    solve: its posterior mean, P and P⁻¹; `slopes`: the derivatives of the evidence in s of every group, sites held
-    fixed.
+    `common` is the variance of r, and `deviations` has the s of every group. After a solve `item_means`, `precision`
+    and `covariance` are the posterior mean of r, P and P⁻¹, and `slopes` are the derivatives of the evidence in the s
+    of every group with sites held fixed.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class GroupPrior(ItemPrior):
         return found, log_determinant
 
     def _reduce(self, system: SiteSystem, blocks: list[Vector], inverses: list[Vector]) -> None:
-        """Return P, and the right-hand side of r."""
+        """Return the precision P of the common scores r, and their right-hand side."""
         k = self.count
         precision, self._rhs = np.zeros(k * k), np.zeros(k)
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):

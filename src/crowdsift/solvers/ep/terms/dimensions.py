@@ -132,7 +132,7 @@ class State:
         return float(0.5 * (total - K * D + self.log_determinant))
 
     def turned(self, R: Vector) -> State:
-        """Return the state with x R in place of x, and weights to match."""
+        """Return the state with positions multiplied by R, and weights transformed to match."""
         back, E = np.linalg.inv(R).T, self.weights.shape[1]
         full = np.eye(E)
         full[: self.count, : self.count] = back  # a' = R⁻¹ a, as a row a R⁻ᵀ
@@ -172,7 +172,7 @@ class State:
         return State(positions, blocks, weights, second, crowd, self.shares).opened()
 
     def opened(self) -> State:
-        """Return the state with a population of more spread, and few workers of the other classes."""
+        """Return the state with a wider population, and almost no workers of the other classes."""
         # A run narrows the population and hardly widens it: what an earlier one has left is no good place to start.
         # A group with another taste could end up as mirrored workers.
         covariance = np.linalg.inv(self.crowd.precision)
