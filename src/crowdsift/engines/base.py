@@ -10,19 +10,17 @@ Throughout d = scores[first] - scores[second] and p = σ(slope·d); an outcome y
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdsift.engines.dimensions import Dimensions
+from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Items, Operator, Total, Workers
 from crowdsift.errors import RequestError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.dimensions import Dimensions
-    from crowdsift.engines.grid import Grid
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.comparisons import Comparisons
+from crowdsift.numeric import Vector
+from crowdsift.votes.comparisons import Comparisons
 
 CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
 

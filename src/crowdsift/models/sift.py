@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.engines.base import Engine, required
+from crowdsift.engines.grid import PairPosteriors, WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
+from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.dimensions import DimensionEstimate
 from crowdsift.models.feature_weights import with_feature_estimate
 from crowdsift.models.sift_dimensions import left_out_dimensions, refuse_count, refuse_dimensions, with_dimensions
 from crowdsift.models.sift_estimate import (
@@ -27,37 +32,24 @@ from crowdsift.models.sift_estimate import (
     with_trusted_estimate,
     worker_posteriors,
 )
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.search import propagate
-from crowdsift.solvers.ep.state import Settings, WarmStart, faint
+from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart, faint
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
 from crowdsift.solvers.ep.terms.boards import MAX_BOARD_ITEMS, MAX_BOARD_NUMBERS, BoardPrior, Boards
 from crowdsift.solvers.ep.terms.contexts import MAX_CONTEXT_NUMBERS
 from crowdsift.solvers.ep.terms.dependent import DependentVotes, GroupPrior
 from crowdsift.solvers.ep.warm import kept_sites, resume, resumed
 from crowdsift.solvers.ep.workers import hints_at_sides, population_from, population_to, power_grid, worker_types
+from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import shared_items
 from crowdsift.votes.covariates import design
-from crowdsift.votes.outcomes import half_win, on_either_side
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import PairPosteriors
-    from crowdsift.models.coefficients import CovariateEstimate
-    from crowdsift.models.dimensions import DimensionEstimate
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.state import Propagation
-    from crowdsift.votes.comparisons import Comparisons
-    from crowdsift.votes.groups import GroupedVotes
-    from crowdsift.votes.item_features import ItemFeatures
-    from crowdsift.votes.outcomes import Outcomes
-    from crowdsift.votes.panels import PanelVotes
+from crowdsift.votes.groups import GroupedVotes
+from crowdsift.votes.item_features import ItemFeatures
+from crowdsift.votes.outcomes import Outcomes, half_win, on_either_side
+from crowdsift.votes.panels import PanelVotes
 
 MAX_PANEL_ITEMS = 200  # most items of a trusted panel: covariances are dense matrices
 _BYTES_OF_SIDES = 40  # bytes per comparison

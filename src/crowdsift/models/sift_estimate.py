@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdsift.engines.base import required
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.engines.base import Engine, required
+from crowdsift.engines.grid import PairPosteriors, TypePosteriors, WorkerPoints, WorkerTypes
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, PanelEstimate, WorkerEstimate, mirror, sign_support, weighted_median
+from crowdsift.models.base import Estimate, Model, PanelEstimate, WorkerEstimate, mirror, sign_support, weighted_median
 from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.distributions import quantile_distribution
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.solvers.ep.search import null_evidence
-from crowdsift.solvers.ep.summaries import chosen_types, summarise, typical_reliability
-from crowdsift.solvers.ep.terms.boards import BoardPrior
-from crowdsift.solvers.ep.terms.contexts import MAX_SPREAD, ContextSites, in_another
+from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.summaries import TypeSummary, chosen_types, summarise, typical_reliability
+from crowdsift.solvers.ep.terms.boards import BoardPrior, Boards
+from crowdsift.solvers.ep.terms.contexts import MAX_SPREAD, ContextPoints, ContextSites, in_another
 from crowdsift.solvers.ep.terms.covariates import CovariateSites
 from crowdsift.solvers.ep.terms.dependent import GroupPrior
 from crowdsift.solvers.ep.terms.features import classes_of
 from crowdsift.solvers.ep.warm import kept_sites
 from crowdsift.solvers.ep.workers import population_to
-from crowdsift.votes.covariates import SIDE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import PairPosteriors, TypePosteriors, WorkerTypes
-    from crowdsift.models.base import Estimate, Model
-    from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.state import Propagation
-    from crowdsift.solvers.ep.summaries import TypeSummary
-    from crowdsift.solvers.ep.terms.boards import Boards
-    from crowdsift.solvers.ep.terms.contexts import ContextPoints
-    from crowdsift.votes.comparisons import Comparisons
-    from crowdsift.votes.covariates import Design
-    from crowdsift.votes.panels import PanelVotes
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.covariates import SIDE, Design
+from crowdsift.votes.panels import PanelVotes
 
 _COPIED = 3.0  # pair effects above this exceed the difference of two scores, whose variance is 2
 MAX_GROUP_NUMBERS = 20_000_000  # most numbers in the covariances of items within groups

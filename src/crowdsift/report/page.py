@@ -28,9 +28,11 @@ from crowdsift.report.checks import (
 )
 from crowdsift.report.facts import VERDICTS, Facts
 from crowdsift.results.dimensions import dimension_sentences, direction_sentence
+from crowdsift.results.fit import Fit
 from crowdsift.results.reasons import OTHERS, SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.summary import gold_sentence
+from crowdsift.results.tables import Table
 from crowdsift.results.words import (
     chance,
     count,
@@ -47,9 +49,6 @@ from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-    from crowdsift.results.fit import Fit
-    from crowdsift.results.tables import Table
 
 MOST_GROUPS = 50  # most entries of a menu; more are searched
 _OVERVIEW = 40  # items from which on the picture of all scores is shown

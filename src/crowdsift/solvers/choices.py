@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.solvers.newton import NewtonStep
-
-if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
-    from crowdsift.votes.choices import Choices
+from crowdsift.votes.choices import Choices
 
 _ROWS = 4_096  # choices whose means are held in memory at once
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from crowdsift.engines.torch.triton_counts import CountRoom
+from crowdsift.engines.torch.votes import VoteTensors
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
-
-    from crowdsift.engines.torch.triton_counts import CountRoom
-    from crowdsift.engines.torch.votes import VoteTensors
 
 _NEAR = 1 << 20  # items of which a few numbers each fit into the cache of a GPU
 _CHUNK = 256  # most votes of one worker for one program of a kernel

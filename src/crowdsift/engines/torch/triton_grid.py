@@ -18,13 +18,12 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
+from crowdsift.engines.torch.rows import SiteRows
+from crowdsift.engines.torch.types import TypeState
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from crowdsift.engines.torch.rows import SiteRows
-    from crowdsift.engines.torch.types import TypeState
 
 _TYPES = 64  # most types that a program holds in registers
 _BLOCK = 512  # votes per program of kernels without types
