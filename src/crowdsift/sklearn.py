@@ -9,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdsift.numeric import Indices, Vector
+
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -117,7 +119,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         self.scores_ = np.asarray(self.fit_.item_table["score"], np.float64)
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Vector:
         """Return probabilities that the second, and that the first item is preferred, a row per pair.
 
         Probabilities are given that the vote is no tie; see `crowdsift.Fit.predict`.
@@ -127,7 +129,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         first = np.asarray(self.fit_.predict(one, two, who, unknown=self.unknown), np.float64)
         return np.column_stack([1.0 - first, first])
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Indices:
         """Return 1 if the first item is more probable, else 0."""
         return np.asarray(self.predict_proba(X)[:, 1] > 0.5, np.int64)
 
@@ -161,7 +163,7 @@ def _labels(votes: NDArray[Any]) -> tuple[list[Any], list[Any], list[Any] | None
     return columns[0], columns[1], columns[2] if len(columns) > 2 else None
 
 
-def _outcomes(y: Any, rows: int) -> NDArray[np.float64]:
+def _outcomes(y: Any, rows: int) -> Vector:
     if y is None:
         raise ValueError("PairwiseRanker requires y to be passed, but the target y is None")
     given = np.asarray(y)

@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crowdsift.engines.dimensions import Dimensions
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Items, Operator, Total, Workers
 from crowdsift.errors import RequestError
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Vector
 from crowdsift.votes.comparisons import Comparisons
 
 CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid", "dimensions")
@@ -41,16 +38,12 @@ class Facts:
     sides_known: bool
     ties: bool
     n_gold: int
-    component: NDArray[np.uint32]
-    loads: NDArray[np.float64]
+    component: Codes
+    loads: Vector
 
     @classmethod
     def of(
-        cls,
-        comparisons: Comparisons,
-        component: NDArray[np.uint32],
-        total_weight: float | None = None,
-        ties: bool | None = None,
+        cls, comparisons: Comparisons, component: Codes, total_weight: float | None = None, ties: bool | None = None
     ) -> Facts:
         """Return the facts of comparisons, given their components and what an engine knows."""
         features = comparisons.features
@@ -255,8 +248,8 @@ class ContextEngine(NamedTuple):
     """
 
     engine: Engine
-    worker: NDArray[np.int64]
-    context: NDArray[np.int64]
+    worker: Indices
+    context: Indices
 
 
 class Engine(Protocol):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift import _core
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.numeric.threads import thread_count
 
 MIN_TYPE_MASS = 1e-9  # posterior probability of a type below which it is left out
@@ -16,13 +16,13 @@ class CovariateVotes(NamedTuple):
     """Votes ordered by worker: covariates of the winner less the loser, weight, ties, sides."""
 
     worker: NDArray[np.integer]
-    starts: NDArray[np.int64]  # the first vote of each worker, and the end of the last
+    starts: Indices  # the first vote of each worker, and the end of the last
     C: Vector
     n: Vector
-    tied: NDArray[np.bool_]
+    tied: Mask
     side: Vector  # for side-only types
-    winner: NDArray[np.int64]
-    loser: NDArray[np.int64]
+    winner: Indices
+    loser: Indices
 
 
 class TypeValues(NamedTuple):
@@ -43,7 +43,7 @@ class CovariatePasses:
         )
 
     def messages(
-        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
+        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: Mask
     ) -> tuple[Vector, Vector, Vector]:
         """Return Σ n log Z of workers and wanted types, its gradient and minus its Hessian in γ.
 

@@ -4,11 +4,10 @@ The reference engine and the sites of votes with covariates use them.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
 from crowdsift.engines.kinds import Solution, WeightedPairs
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.distributions import deposit
 
 
@@ -84,7 +83,7 @@ class TypeTable:
         total = joint.sum(axis=1, keepdims=True)
         return joint / total, (np.log(total) + top)[:, 0]
 
-    def counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
+    def counts(self, q: Vector, workers: Mask) -> Vector:
         """Return the expected number of workers of each type, Σ_s q_s(t), on the common grid."""
         grid, regular = mirrored(self.levels), self._n_regular()
         counts = np.zeros(q.shape[1])
@@ -117,7 +116,7 @@ class TypeTable:
         slices = relative[: self._n_regular()].reshape(-1, 2 * len(self.levels) + 1)
         return np.asarray(slices.sum(axis=0))
 
-    def gold_margin(self, marked: NDArray[np.bool_]) -> float:
+    def gold_margin(self, marked: Mask) -> float:
         """Return the log-odds that marked gold has the largest reliability, against the smallest."""
         gold = self.messages[self._before_gold :][marked[self._before_gold :]]
         return float(np.sum(gold[:, 2 * len(self.levels)] - gold[:, 0]))

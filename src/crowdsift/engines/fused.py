@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.grid import PairVariances, WorkerPriors
 from crowdsift.engines.kinds import Operator
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 
 _BLOCK = 1 << 22  # numbers that are gathered at once
 
@@ -72,7 +72,7 @@ class TypeMarginals(NamedTuple):
     reliability: Vector
     width: Vector
     side_only: Vector
-    chosen: NDArray[np.int64]
+    chosen: Indices
 
 
 @runtime_checkable

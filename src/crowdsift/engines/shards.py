@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdsift.numeric import Codes, Indices, Mask
 from crowdsift.votes.comparisons import Comparisons
 
 
@@ -17,12 +17,12 @@ class SharedPairs(NamedTuple):
     `low` and `high` are codes of items, the lower first.
     """
 
-    low: NDArray[np.uint32]
-    high: NDArray[np.uint32]
-    owner: NDArray[np.bool_]
+    low: Codes
+    high: Codes
+    owner: Mask
 
 
-def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
+def worker_ranges(offsets: Indices, shards: int) -> tuple[int, ...]:
     """Return bounds of ranges of workers with about equal numbers of votes, none of them empty."""
     m = len(offsets) - 1
     shards = max(min(shards, m), 1)
@@ -55,14 +55,14 @@ def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
     )
 
 
-def shared_pairs(parts: Sequence[Comparisons]) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+def shared_pairs(parts: Sequence[Comparisons]) -> tuple[list[SharedPairs], list[Indices], int]:
     """Return each shard's shared pairs with their places in the list of all, and the length of that list."""
     # The first shard that compares a pair is its owner.
     k = parts[0].n_items
     return shared_keys([[distinct_pairs(part, 0, k) for part in parts]], k)
 
 
-def distinct_pairs(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64]:
+def distinct_pairs(votes: Comparisons, begin: int, end: int) -> Indices:
     """Return the distinct pairs whose lower item is in a range, as low·K + high, in order."""
     low = np.minimum(votes.first, votes.second)
     high = np.maximum(votes.first, votes.second)
@@ -72,12 +72,10 @@ def distinct_pairs(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64
     return np.unique(low.astype(np.int64) * votes.n_items + high)
 
 
-def shared_keys(
-    ranges: Iterable[Sequence[NDArray[np.int64]]], k: int
-) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+def shared_keys(ranges: Iterable[Sequence[Indices]], k: int) -> tuple[list[SharedPairs], list[Indices], int]:
     """Return `shared_pairs` from the keys of all shards, for one range of items after the other."""
     lists: list[list[SharedPairs]] = []
-    places: list[list[NDArray[np.int64]]] = []
+    places: list[list[Indices]] = []
     total = 0
     for keys in ranges:
         distinct, count = np.unique(np.concatenate(keys), return_counts=True)
@@ -96,7 +94,7 @@ def shared_keys(
     return joined, [np.concatenate(each) for each in places], total
 
 
-def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+def merged_components(components: Sequence[Codes]) -> Codes:
     """Return the connected components of all votes, given the components of each shard."""
     label = np.arange(len(components[0]))
     before = np.full(len(label), -1)

@@ -20,6 +20,7 @@ from crowdsift.errors import InputError, RequestError
 from crowdsift.io.formats import PLAIN, Format, Found, known_formats
 from crowdsift.io.options import ROLES, ReadOptions
 from crowdsift.io.sql import STUDY_QUERY, is_study, kind_of_database, shown_address
+from crowdsift.numeric import Vector
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.labels import MISSING, By, context_names, is_empty
 from crowdsift.votes.source import Source
@@ -470,7 +471,7 @@ def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
+def style_values(table: Source) -> dict[str, Vector]:
     """Return the covariates of style: log ratios of tokens, headers, lists and bold text."""
     # Counts that may be 0 are increased by 1; a count may be an object of counts by kind.
     names = {
@@ -499,7 +500,7 @@ def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
     return {what: _log_ratio(*np.array(both, np.float64)) for what, both in zip(names, counts, strict=True)}
 
 
-def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_ratio(one: Vector, two: Vector) -> Vector:
     """Return the log ratio of two columns of positive numbers; if there are zeros, add 1 to all entries first."""
     if (one > 0.0).all() and (two > 0.0).all():
         return np.asarray(np.log(one) - np.log(two))
@@ -513,7 +514,7 @@ def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Ite
             yield from (name for name in each.names if _answers(table, name) is None)
 
 
-def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
+def covariate_values(table: Source, covariate: CovariateColumns) -> Vector:
     """Return the covariate of every vote, in favour of the first item."""
     # Two columns of positive numbers give the log ratio; counts with zeros give the log ratio of the counts plus 1.
     # Other numbers, answers of yes and no, and comparisons with a value or a column give the difference.
@@ -535,7 +536,7 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
     return np.asarray(one - two)
 
 
-def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float64]]:
+def _equal(table: Source, covariate: CovariateColumns) -> list[Vector]:
     """Return 1 where an item's column has the value, or the entry of the other column, else 0."""
     columns = [_words(table, name) for name in covariate.of_items]
     if covariate.other:
@@ -562,7 +563,7 @@ def _words(table: Source, name: str) -> NDArray[np.str_]:
     return np.asarray(words[np.where(codes == MISSING, len(labels), codes)])
 
 
-def _answers(table: Source, name: str) -> NDArray[np.float64] | None:
+def _answers(table: Source, name: str) -> Vector | None:
     """Return 1 for yes and 0 for no, or None if a column holds anything else."""
     labels, codes = table.encode(name)
     words = [str(label).strip().casefold() for label in labels]

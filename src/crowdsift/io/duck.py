@@ -37,6 +37,7 @@ from crowdsift.io.parts import (
 )
 from crowdsift.io.sql import Database, literal, numeric_columns, quoted, reason_of, wrong_condition
 from crowdsift.io.text import EmptyFileError, explain_json
+from crowdsift.numeric import Codes, Mask, Vector
 from crowdsift.votes.labels import MISSING, LabelError, shown
 from crowdsift.votes.replies import BEGINNING, HASH, MARK, one_line
 from crowdsift.votes.source import Added, SortedCodes, Source, number_of
@@ -279,7 +280,7 @@ class FileSource(Source):
             out[found["place"]] = values
         return out
 
-    def kept(self) -> NDArray[np.bool_] | None:
+    def kept(self) -> Mask | None:
         return None if not self._condition else self._fetch("kept", np.zeros(self._starts[-1], bool))
 
     def broken(self) -> dict[int, str]:
@@ -288,7 +289,7 @@ class FileSource(Source):
             rows |= {start + row: reason for row, reason in part.broken.items()}
         return rows
 
-    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def encode(self, name: str) -> tuple[list[Any], Codes]:
         column = self._stored(name)
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
         if name in self._coded:
@@ -322,7 +323,7 @@ class FileSource(Source):
         unclear = [code for (code,) in self._query(query).fetchall()]
         return SortedCodes(labels, [self._join_codes(column) for column in stored], unclear)
 
-    def _join_codes(self, column: str) -> NDArray[np.uint32]:
+    def _join_codes(self, column: str) -> Codes:
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
         coded = self._query(
             f"SELECT votes.{self._place}::UINTEGER AS place, code FROM votes "
@@ -342,7 +343,7 @@ class FileSource(Source):
         own = self._parts[0].kind == "json" and name in (self._parts[0].types or {})
         return own and name not in self._reply
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
+    def numbers(self, name: str) -> Vector:
         import duckdb
 
         column, out = self._column[name], np.full(self._starts[-1], np.nan)

@@ -19,6 +19,7 @@ from crowdsift.errors import RequestError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.formats import Unfolded
 from crowdsift.io.sql import Database, literal, meets, quoted, reason_of
+from crowdsift.numeric import Codes, Indices, Mask, Vector
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty
 from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import Added, ArraySource, Backend, Source, as_numbers, distinct_names
@@ -27,14 +28,14 @@ from crowdsift.votes.source import Added, ArraySource, Backend, Source, as_numbe
 class MemorySource(ArraySource):
     """Columns given as arrays; a condition in SQL can select rows."""
 
-    _kept: NDArray[np.bool_] | None = None
+    _kept: Mask | None = None
 
     def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
         if condition:
             self._kept = meets(dict(self._columns), condition)
         return super().load(wanted, **cut)
 
-    def kept(self) -> NDArray[np.bool_] | None:
+    def kept(self) -> Mask | None:
         return self._kept
 
     def write(self, path: str, kind: str, added: Added) -> None:
@@ -58,7 +59,7 @@ def _half_empty(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
 class FrameSource(Source):
     """A data frame of any library that narwhals supports."""
 
-    _kept: NDArray[np.bool_] | None = None
+    _kept: Mask | None = None
 
     def __init__(self, frame: Any) -> None:
         self._given = self._frame = frame
@@ -82,10 +83,10 @@ class FrameSource(Source):
             self._frame = self._frame.collect()
         return len(self._frame)
 
-    def kept(self) -> NDArray[np.bool_] | None:
+    def kept(self) -> Mask | None:
         return self._kept
 
-    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def encode(self, name: str) -> tuple[list[Any], Codes]:
         import narwhals.stable.v1 as nw
 
         series = self._frame[name]
@@ -108,7 +109,7 @@ class FrameSource(Source):
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return zip(*(self._frame[name].to_list() for name in names), strict=True)
 
-    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+    def numbers(self, name: str) -> Vector | NDArray[np.float32]:
         return as_numbers(self._frame[name].to_numpy())
 
     def value(self, name: str, row: int) -> Any:
@@ -116,7 +117,7 @@ class FrameSource(Source):
         return value.item() if isinstance(value, np.generic) else value
 
 
-def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
+def _categories(column: Any) -> tuple[list[Any], Indices]:
     """Return the categories of a pandas or Arrow column, and the code of each row; -1 for none."""
     if hasattr(column, "cat"):
         return column.cat.categories.tolist(), column.cat.codes.to_numpy().astype(np.int64)
@@ -131,7 +132,7 @@ def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
     return labels, np.concatenate(codes) if codes else np.zeros(0, np.int64)
 
 
-def _of_categories(labels: list[Any], places: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.uint32]]:
+def _of_categories(labels: list[Any], places: Indices) -> tuple[list[Any], Codes]:
     distinct, of_label = factorize(as_column(labels))
     none = places < 0
     codes = of_label[np.where(none, 0, places)] if labels else np.zeros(len(places), np.uint32)
@@ -345,7 +346,7 @@ class UnfoldedSource(ArraySource):
 
     has_blanks = True
 
-    def __init__(self, unfolded: Unfolded, origin: Source, kept_rows: NDArray[np.bool_] | None) -> None:
+    def __init__(self, unfolded: Unfolded, origin: Source, kept_rows: Mask | None) -> None:
         super().__init__(unfolded.columns, source=origin.source)
         self.backend, self.notes = origin.backend, origin.notes
         self.by_column = all(w in origin.names for w in unfolded.columns.get("worker", (None,)))
@@ -358,7 +359,7 @@ class UnfoldedSource(ArraySource):
     def files(self) -> tuple[str, ...]:
         return self._origin.files
 
-    def kept(self) -> NDArray[np.bool_] | None:
+    def kept(self) -> Mask | None:
         return None if self.kept_rows is None else self.kept_rows[self._row]
 
     def place(self, row: int) -> tuple[str, int]:

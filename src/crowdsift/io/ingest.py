@@ -53,6 +53,7 @@ from crowdsift.io.rows import (
     unfold,
 )
 from crowdsift.io.sql import identifiers
+from crowdsift.numeric import Codes, Labels, Vector
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons, Grades
 from crowdsift.votes.intake import Intake
@@ -279,12 +280,12 @@ class CodedVotes:
     """
 
     table: Source
-    items: NDArray[np.object_]
-    first: NDArray[np.uint32]
-    second: NDArray[np.uint32]
+    items: Labels
+    first: Codes
+    second: Codes
     outcome: NDArray[np.float32] | None
-    workers: NDArray[np.object_]
-    worker: NDArray[np.uint32] | None
+    workers: Labels
+    worker: Codes | None
     weight: NDArray[np.float32] | None
     features: NDArray[np.float32] | None
     feature_names: tuple[str, ...]
@@ -347,7 +348,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
         outcome, both_bad, grade = answers.outcome, answers.both_bad, answers.grade
     elif plan.layout[-1] == "outcome":
         outcome = read_outcomes(table, plan)
-    workers: NDArray[np.object_] = np.array([None], dtype=object)
+    workers: Labels = np.array([None], dtype=object)
     worker, hiding = None, options.hide_workers
     if "worker" in roles:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
@@ -398,7 +399,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     )
 
 
-def _choices(selection: Selection, pair: tuple[Any, Any], worker: NDArray[np.uint32] | None) -> Choices | None:
+def _choices(selection: Selection, pair: tuple[Any, Any], worker: Codes | None) -> Choices | None:
     found = getattr(selection.table, "unfolded", None)
     if found is None or not len(found.ranks):
         return None
@@ -431,7 +432,7 @@ def _with_repeats(
     return replace(intake, repeated=found.count, notes=(*intake.notes, note))
 
 
-def _seconds(table: Source, name: str) -> NDArray[np.float64]:
+def _seconds(table: Source, name: str) -> Vector:
     """Return times as seconds: numbers, clock times such as 00:01:16, or milliseconds."""
     found = np.asarray(table.numbers(name), np.float64)
     if not np.isfinite(found).any():
@@ -443,9 +444,7 @@ def _seconds(table: Source, name: str) -> NDArray[np.float64]:
     return found / 1000.0 if typical > _MILLISECONDS else found
 
 
-def _median_by_worker(
-    seconds: NDArray[Any], worker: NDArray[np.uint32], workers: NDArray[np.object_]
-) -> dict[Any, float]:
+def _median_by_worker(seconds: NDArray[Any], worker: Codes, workers: Labels) -> dict[Any, float]:
     """Return the median of each worker's times by label; rows without a time are left out."""
     known = np.flatnonzero(np.isfinite(seconds))
     order = known[np.argsort(worker[known], kind="stable")]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
 from crowdsift.io.rows import context_labels, split_items
+from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.item_features import FeatureBlock, ItemFeatures, standardised_block
 from crowdsift.votes.labels import By, context_names, context_parts, is_empty, key_of, match_labels
@@ -20,9 +21,7 @@ from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import Source
 
 
-def read_item_values(
-    source: Any, column: str = "score", *, numeric: bool = True
-) -> tuple[NDArray[np.object_], NDArray[Any]]:
+def read_item_values(source: Any, column: str = "score", *, numeric: bool = True) -> tuple[Labels, NDArray[Any]]:
     """Return the labels of items and the values of a column about them: truth, or class."""
     # `numeric`: whether it must hold finite numbers; otherwise it holds labels.
     with closing(open_source(source, called="items")) as table:
@@ -36,7 +35,7 @@ def read_item_values(
         return labels, kinds[kind_codes]
 
 
-def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.object_]:
+def _distinct_items(table: Source, column: str, advice: str) -> Labels:
     """Return the labels of items, row by row; raise an error for a repeated one."""
     labels, (codes,) = table.labels([column], "item label")
     counts = np.bincount(codes, minlength=len(labels))
@@ -47,7 +46,7 @@ def _distinct_items(table: Source, column: str, advice: str) -> NDArray[np.objec
     return labels[codes]
 
 
-def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
+def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> Indices:
     """Return the index of every item of the comparisons in another list of labels."""
     # Labels match exactly, otherwise as text, since the number 7 of a Parquet file is the text "7" of a CSV file. Text
     # that stands for several labels matches none of them. `labels`: distinct labels, for example those of
@@ -91,21 +90,21 @@ def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
 class GoldLabels(NamedTuple):
     """The labels of gold pairs, as a fit stores them: `winner[i]` is better than `loser[i]`."""
 
-    winner: NDArray[np.object_]
-    loser: NDArray[np.object_]
+    winner: Labels
+    loser: Labels
 
 
 @dataclass(frozen=True, eq=False)
 class Gold:
     """Codes of distinct, consistent pairs: `winner[i]` is better than `loser[i]`."""
 
-    winner: NDArray[np.uint32]
-    loser: NDArray[np.uint32]
+    winner: Codes
+    loser: Codes
 
     def __len__(self) -> int:
         return len(self.winner)
 
-    def labels(self, items: NDArray[np.object_]) -> GoldLabels:
+    def labels(self, items: Labels) -> GoldLabels:
         """Return the labels of the pairs, given the labels of the items by code."""
         return GoldLabels(items[self.winner], items[self.loser])
 
@@ -171,7 +170,7 @@ def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
 _ROLES = ("winner", "loser")
 
 
-def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
+def _places(labels: list[Any], votes: Comparisons) -> Indices:
     """Return the codes of labels among the items of the votes, -1 for unknown ones."""
     known = votes.items.tolist()
     if not votes.by:
@@ -187,13 +186,7 @@ def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
     return np.array([code.get(label, -1) for label in zip(*theirs, strict=True)])
 
 
-def _refuse_unknown(
-    table: Source,
-    names: list[str],
-    labels: NDArray[np.object_],
-    pair: list[NDArray[np.uint32]],
-    place: NDArray[np.int64],
-) -> None:
+def _refuse_unknown(table: Source, names: list[str], labels: Labels, pair: list[Codes], place: Indices) -> None:
     unknown = [place[codes] < 0 for codes in pair]
     rows = unknown[0] | unknown[1]
     if not rows.any():
@@ -208,9 +201,7 @@ def _refuse_unknown(
     )
 
 
-def _refuse_cycle(
-    table: Source, items: NDArray[np.object_], winner: NDArray[np.int64], loser: NDArray[np.int64]
-) -> None:
+def _refuse_cycle(table: Source, items: Labels, winner: Indices, loser: Indices) -> None:
     """Raise an error for a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
     row_of: dict[tuple[int, int], int] = {}
     for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):
@@ -392,7 +383,7 @@ class ItemsTable(NamedTuple):
     """Labels of items, and columns: numbers (1-d), embeddings (2-d) or texts (object)."""
 
     source: str
-    labels: NDArray[np.object_]
+    labels: Labels
     columns: dict[str, NDArray[Any]]
 
 
@@ -513,7 +504,7 @@ def _equal(one: Any, two: Any) -> bool:
     return bool(np.array_equal(one, two, equal_nan=True))
 
 
-def _numbers(table: Any, name: str) -> NDArray[np.float64]:
+def _numbers(table: Any, name: str) -> Vector:
     """Return a column of numbers, NaN for empty entries; raise an error for text."""
     values = np.asarray(table.numbers(name), np.float64)
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
@@ -542,7 +533,7 @@ def _lists(table: Any, name: str) -> list[Any] | None:
     return [row[0] for row in table.rows([name])] if isinstance(first, _LISTS) else None
 
 
-def _matrix(table: Any, name: str, rows: list[Any]) -> NDArray[np.float64]:
+def _matrix(table: Any, name: str, rows: list[Any]) -> Vector:
     """Return a column of lists of numbers, all of one length; None for missing lists."""
     size = next((len(row) for row in rows if row is not None), 0)
     for number, row in enumerate(rows):
@@ -585,7 +576,7 @@ def _several(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
+def _unknown(table: ItemsTable, is_text: bool) -> Mask:
     """Return which rows lack some feature."""
     absent = np.zeros(len(table.labels), bool)
     for column in table.columns.values():
@@ -597,7 +588,7 @@ def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
     return absent
 
 
-def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[FeatureBlock]:
+def _blocks(table: ItemsTable, place: Indices, is_text: bool) -> list[FeatureBlock]:
     """Return the blocks of one table for the items at these rows; -1 means missing."""
     if is_text:
         return _text_blocks(table, place)
@@ -618,7 +609,7 @@ def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[
     return blocks
 
 
-def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlock]:
+def _text_blocks(table: ItemsTable, place: Indices) -> list[FeatureBlock]:
     from crowdsift.numeric.text_features import READABILITY, ngram_counts, readability
 
     (column, given), absent = next(iter(table.columns.items())), place < 0
@@ -637,13 +628,13 @@ def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlo
     ]
 
 
-def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def unit_rows(matrix: Vector) -> Vector:
     """Return rows scaled to norm 1; zero rows stay."""
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.asarray(matrix / np.where(norms > 0.0, norms, 1.0))
 
 
-def block_values(block: FeatureBlock, table: ItemsTable) -> NDArray[np.float64]:
+def block_values(block: FeatureBlock, table: ItemsTable) -> Vector:
     """Return the standardised features of a block for the items of another table."""
     missing = [name for name in block.columns if name not in table.columns]
     if missing:
@@ -673,7 +664,7 @@ def _notes(blocks: list[FeatureBlock]) -> list[str]:
     return notes
 
 
-def _without_items(votes: Comparisons, absent: NDArray[np.bool_]) -> Comparisons:
+def _without_items(votes: Comparisons, absent: Mask) -> Comparisons:
     keep = ~absent[votes.first] & ~absent[votes.second]
     left = votes.select(keep)
     kept = np.zeros(votes.n_items, bool)

@@ -25,13 +25,14 @@ from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_co
 from crowdsift.io.files import replace_file
 from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
 from crowdsift.io.options import ROLES, ReadOptions
+from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
 from crowdsift.votes.pseudonyms import Hiding
 from crowdsift.votes.source import LIMITS, Added, SortedCodes, Source, number_of
 
 Hashes = NDArray[np.uint64]
-Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
+Pairs = tuple[Labels, Codes, Codes]  # labels, codes
 
 _WORK_TIME = "WorkTimeInSeconds"  # the column of work times in batches of Mechanical Turk
 _NAMING = "what names a row (--unique)"
@@ -172,7 +173,7 @@ def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) 
 class Selected(Source):
     """Some rows of another source, in its order; row numbers are those of the other source."""
 
-    def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
+    def __init__(self, base: Source, rows: Indices) -> None:
         self._base, self._rows = base, rows
         self.names, self.source, self.backend = base.names, base.source, base.backend
         self.notes, self.by_column = base.notes, base.by_column
@@ -181,7 +182,7 @@ class Selected(Source):
         """Return the number of selected rows; the other source is loaded already."""
         return len(self._rows)
 
-    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def encode(self, name: str) -> tuple[list[Any], Codes]:
         """See `Source.encode`; labels that no row has are left out."""
         try:
             labels, codes = self._base.encode(name)
@@ -198,7 +199,7 @@ class Selected(Source):
         unclear = np.flatnonzero(np.isin(used, found.unclear)).tolist()
         return SortedCodes(found.labels[used], own, unclear)
 
-    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+    def numbers(self, name: str) -> Vector | NDArray[np.float32]:
         return self._base.numbers(name)[self._rows]
 
     def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
@@ -238,7 +239,7 @@ class Selected(Source):
         self._base.close()
 
 
-def _used(codes: list[NDArray[np.uint32]], count: int) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
+def _used(codes: list[Codes], count: int) -> tuple[Indices, list[Codes]]:
     there = np.zeros(count + 1, bool)
     for each in codes:
         there[np.minimum(each, count)] = True
@@ -263,7 +264,7 @@ class Selection:
 
     table: Source
     state: NDArray[np.uint8]
-    record: NDArray[np.int64] | None = None
+    record: Indices | None = None
     reasons: dict[int, tuple[str, str]] = field(default_factory=dict)  # record: column, reason
     ids: NDArray[np.uint64] | None = None  # hashes of the columns that identify a row; 0 if there are none
     known: int = 0  # rows that the updated fit already has
@@ -271,7 +272,7 @@ class Selection:
     USED, LEFT_OUT, DUPLICATE, EMPTY, ASIDE = range(5)
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Indices:
         """Return the rows that are used so far."""
         state = self.state if self.record is None else self.state[self.record]
         return np.flatnonzero(state == self.USED)
@@ -330,7 +331,7 @@ class Selection:
         used = self.ids[(self.state == self.USED) & (self.ids != 0)]
         return np.unique(used) if len(used) else None
 
-    def drop_empty(self, blank: Sequence[int], codes: NDArray[np.uint32]) -> None:
+    def drop_empty(self, blank: Sequence[int], codes: Codes) -> None:
         """Mark rows without an answer: no entry, or one of the codes that mean none."""
         empty = np.flatnonzero((codes == MISSING) | np.isin(codes, blank))
         self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
@@ -384,7 +385,7 @@ class Selection:
                 writer.writerow([*self.table.place(row), column, reason, *shown])
 
 
-def _unlabelled(table: Source, column: str) -> Iterator[tuple[NDArray[np.int64], str]]:
+def _unlabelled(table: Source, column: str) -> Iterator[tuple[Indices, str]]:
     labels, codes = table.codes(column)
     nested = [c for c, label in enumerate(labels) if label.__hash__ is None]
     empty = [c for c, label in enumerate(labels) if c not in nested and is_empty(label)]
@@ -469,7 +470,7 @@ def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
     return found.astype(np.float32)
 
 
-def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
+def _outcomes(table: Source, plan: Plan) -> Vector:
     """Return outcomes in [0, 1], NaN for entries that are no number or outside the range."""
     # In our own columns, 1 and 2 name the better item, and -1, 0 and 1 are the result of the first one.
     column, form = plan.roles["outcome"], plan.format
@@ -499,12 +500,12 @@ class Answers:
     outcome: NDArray[np.float32]
     both_bad: int
     labels: list[Any]
-    codes: NDArray[np.uint32]
-    clash: NDArray[np.bool_]
+    codes: Codes
+    clash: Mask
     grade: NDArray[np.uint8] | None = None
 
     @property
-    def unknown(self) -> NDArray[np.bool_]:
+    def unknown(self) -> Mask:
         """Return the rows whose answer names neither side."""
         return np.isnan(self.outcome)
 
@@ -547,7 +548,7 @@ def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -
         )
 
 
-def _neither(table: Source, column: str, answers: Answers, bad: NDArray[np.bool_], pairs: Pairs) -> InputError:
+def _neither(table: Source, column: str, answers: Answers, bad: Mask, pairs: Pairs) -> InputError:
     """Return the error for answers that are neither a side nor a tie, with the most frequent ones."""
     items, first, second = pairs
     row = int(np.argmax(bad))
@@ -697,7 +698,7 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
     )
 
 
-def context_labels(table: Source, names: Sequence[str]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def context_labels(table: Source, names: Sequence[str]) -> tuple[Labels, Indices]:
     """Return sorted contexts, as tuples for several columns, and the codes of the rows."""
     found = [table.labels([name], "context") for name in names]
     values, code = found[0][0], found[0][1][0].astype(np.int64)
@@ -716,11 +717,8 @@ def context_labels(table: Source, names: Sequence[str]) -> tuple[NDArray[np.obje
 
 
 def split_items(
-    context: tuple[NDArray[np.object_], NDArray[np.int64]],
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+    context: tuple[Labels, Indices], items: Labels, first: Codes, second: Codes
+) -> tuple[Labels, Codes, Codes]:
     """Return items split by context: sorted labels (value, item), and codes into them."""
     values, code = context
     own = np.empty(len(items), np.int64)  # the context of every item with only one

@@ -18,11 +18,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import available_memory, readable
+from crowdsift.numeric import Mask
 
 Cancels = list[Callable[[], Any]]  # functions that stop a query
 
@@ -239,7 +239,7 @@ def numeric_columns(execute: Callable[[str], Any], rows: str, columns: Mapping[s
     return {name for name, is_number in zip(named, found, strict=True) if is_number}
 
 
-def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
+def meets(frame: Any, condition: str) -> Mask:
     """Return which rows of a frame, or of columns in memory, meet a condition."""
     import duckdb
 

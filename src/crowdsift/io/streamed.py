@@ -26,6 +26,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.parts import expanded, is_parquet_file, scan
 from crowdsift.io.resources import limited_memory, size_of
 from crowdsift.io.sql import kind_of_database, quoted
+from crowdsift.numeric import Codes, Indices
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
@@ -62,7 +63,7 @@ class Labels(NamedTuple):
 
     items: NDArray[np.object_]
     workers: NDArray[np.object_]
-    loads: NDArray[np.int64]
+    loads: Indices
 
 
 def merged_labels(parts: Sequence[Labels]) -> Labels:
@@ -78,7 +79,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
     return Labels(as_column(sorted(items)), as_column(workers), loads)
 
 
-def by_range(rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]) -> list[NDArray[np.uint32]]:
+def by_range(rows: Codes, bounds: Indices | Sequence[int]) -> list[Codes]:
     """Return rows split by the range of their worker, the last column."""
     place = np.searchsorted(bounds, rows[:, 2], side="right") - 1
     ends = np.cumsum(np.bincount(place, minlength=len(bounds) - 1))
@@ -159,7 +160,7 @@ class ParquetVotes(FileSource):
             self._database.register("given", columns)
             self._query(f"CREATE TEMP TABLE {table} AS SELECT label, code FROM given")
 
-    def chunks(self) -> Iterator[NDArray[np.uint32]]:
+    def chunks(self) -> Iterator[Codes]:
         """Yield rows as codes of winner, loser and worker, in any order."""
         winner, loser, worker = map(quoted, self._names)
         for part in self._parts:
@@ -198,7 +199,7 @@ class ParquetVotes(FileSource):
         weakref.finalize(held._mmap, folder.close)  # when the last of its slices is released
         return replace(votes, rows=rows, intake=plain_intake(rows, self.notes), source=self.source)
 
-    def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
+    def _write_ranges(self, work: Path, bounds: Indices) -> None:
         files = [(work / f"range-{at}").open("wb") for at in range(len(bounds) - 1)]
         try:
             for rows in self.chunks():
@@ -213,7 +214,7 @@ class ParquetVotes(FileSource):
         return as_column(np.ma.getdata(found).tolist())
 
 
-def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _bounds(loads: Indices, most: int) -> Indices:
     """Return ranges of workers with at most about `most` votes; a worker's votes stay together."""
     ends = np.cumsum(loads)
     inner, reached = [0], 0
@@ -224,7 +225,7 @@ def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return np.array([*inner, len(loads)], np.int64)
 
 
-def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -> NDArray[np.int64]:
+def _sorted(work: Path, bounds: Indices, n_items: int, threads: int) -> Indices:
     offsets = [np.zeros(1, np.int64)]
     files = {name: (work / name).open("wb") for name in _COLUMNS}
     try:

@@ -7,7 +7,6 @@ from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.checks.leftout import predicted_probability
 from crowdsift.errors import CrowdsiftError, InputError, RequestError
@@ -18,6 +17,7 @@ from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import match_items, read_item_values, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, Sift, as_model
+from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import folds, pair_keys
@@ -133,11 +133,7 @@ def chosen_models(methods: str | Sequence[str | Model], dimensions: int | str | 
 
 
 def _record(
-    method: str,
-    scores: NDArray[np.float64] | None,
-    target: NDArray[np.float64] | None,
-    seconds: float | None,
-    notes: list[str],
+    method: str, scores: Vector | None, target: Vector | None, seconds: float | None, notes: list[str]
 ) -> dict[str, Any]:
     nothing = float("nan")
     plain = either = Metrics(nothing, nothing, nothing)
@@ -152,7 +148,7 @@ def _record(
     }
 
 
-def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _truth(votes: Comparisons, truth: Any) -> tuple[Mask, Vector]:
     if isinstance(truth, Mapping) and set(truth) != {"item", "score"}:
         labels = np.empty(len(truth), dtype=object)
         labels[:] = list(truth)
@@ -181,12 +177,12 @@ FIGURES = ("log_loss", "log_loss_se", "brier", "calibration", "accuracy", "behin
 class LeftOut(NamedTuple):
     """Predictions of left-out votes: probability, outcome and weight of each."""
 
-    p: NDArray[np.float64]
-    outcome: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    p: Vector
+    outcome: Vector
+    weight: Vector
 
     @property
-    def losses(self) -> NDArray[np.float64]:
+    def losses(self) -> Vector:
         """Return -log of the probability of the actual votes; a tie is half of each."""
         won, lost = (np.log(np.maximum(q, _LEAST)) for q in (self.p, 1.0 - self.p))
         return np.asarray(-(self.outcome * won + (1.0 - self.outcome) * lost))
@@ -307,13 +303,13 @@ def _left_out_record(
     return {"method": model.name, "left_out": scheme, **figures, "seconds": None, "note": note}
 
 
-def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _error(values: Vector, weight: Vector) -> float:
     total = float(weight.sum())
     mean = float(weight @ values) / total
     return float(np.sqrt(weight @ (values - mean) ** 2) / total)
 
 
-def _calibration(left: LeftOut, follows: NDArray[np.float64]) -> float:
+def _calibration(left: LeftOut, follows: Vector) -> float:
     """Return the mean distance between predicted and observed shares of the favourite, by bins."""
     surer = np.maximum(left.p, 1.0 - left.p)
     place = np.minimum(((surer - 0.5) * 2 * _BINS).astype(np.int64), _BINS - 1)

@@ -17,15 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
+from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import number, whole_number
 from crowdsift.votes.comparisons import Comparisons
 
-_Floats = NDArray[np.float64]
-_Codes = NDArray[np.uint32]
-Floats = NDArray[np.float64]
+_Floats = Vector
+_Codes = Codes
+Floats = Vector
 Draw = Callable[[np.random.Generator, int], Floats]
-Vote = Callable[[np.random.Generator, Mapping[str, Floats]], NDArray[np.bool_]]
+Vote = Callable[[np.random.Generator, Mapping[str, Floats]], Mask]
 
 _BLOCK = 1 << 18  # votes at a time, so that temporary arrays in double precision stay small
 
@@ -66,12 +67,12 @@ class Simulation:
         return self.worker_parameters["reliability"]
 
     @property
-    def items(self) -> NDArray[np.object_]:
+    def items(self) -> Labels:
         """Return the labels of the items, whose sorted order is that of the codes."""
         return _labels("i", len(self.scores))
 
     @property
-    def workers(self) -> NDArray[np.object_]:
+    def workers(self) -> Labels:
         """Return the labels of the workers, whose sorted order is that of the codes."""
         return _labels("w", len(self.reliability))
 
@@ -233,7 +234,7 @@ def _checked(model: str, reliability: tuple[float, float] | None) -> tuple[Simul
     return known, (low, high)
 
 
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _numbers(name: str, values: ArrayLike) -> Vector:
     try:
         found = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -243,7 +244,7 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int) -> NDArray[np.int64]:
+def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int) -> Indices:
     """Return numbers of comparisons proportional to the loads."""
     # Every worker gets the integer part of its share, so that every worker has votes if there are enough. The rest goes
     # to workers drawn by their fractional parts.
@@ -261,7 +262,7 @@ def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comp
     return counts
 
 
-def _labels(prefix: str, count: int) -> NDArray[np.object_]:
+def _labels(prefix: str, count: int) -> Labels:
     width = len(str(count - 1))
     return np.array([f"{prefix}{code:0{width}d}" for code in range(count)], dtype=object)
 
@@ -270,7 +271,7 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
-def _table(name: str, labels: NDArray[np.object_], columns: Mapping[str, _Floats]) -> Iterator[bytes]:
+def _table(name: str, labels: Labels, columns: Mapping[str, _Floats]) -> Iterator[bytes]:
     yield f"{','.join((name, *columns))}\n".encode()
     for label, *values in zip(labels, *(c.tolist() for c in columns.values()), strict=True):
         yield f"{label},{','.join(map(repr, values))}\n".encode()
@@ -308,32 +309,32 @@ def _coins(rng: np.random.Generator, size: int) -> Floats:
     return rng.integers(2, size=size).astype(np.float64)
 
 
-def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
     """Return P = sigma(beta d)."""
     return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
 
 
-def _probit_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+def _probit_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
     """Return P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
     noise = rng.standard_normal(len(v["score"]))
     return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
 
 
-def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
     """Return P = beta sigma(d) + (1 - beta) sigma(-d)."""
     honest = sigmoid(v["score"])
     chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
     return rng.random(len(honest)) < chance
 
 
-def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
     """Return P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), with x = 1 for first on the left."""
     skill = sigmoid(v["reliability"])
     chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
     return rng.random(len(skill)) < chance
 
 
-def _barp_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+def _barp_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
     """Return P = sigma(d + theta (class of first - class of second))."""
     return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
 

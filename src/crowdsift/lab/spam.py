@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Indices
 from crowdsift.votes.comparisons import Comparisons, encoded_again
 from crowdsift.votes.graph import pair_codes
 
@@ -119,7 +120,7 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
 
 
 def _joined(
-    votes: Comparisons, rows: NDArray[np.int64], outcome: NDArray[np.float32], kinds: NDArray[np.str_], each: int
+    votes: Comparisons, rows: Indices, outcome: NDArray[np.float32], kinds: NDArray[np.str_], each: int
 ) -> Comparisons:
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]

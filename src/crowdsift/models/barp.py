@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.votes.comparisons import Comparisons
 
@@ -63,13 +63,13 @@ class BARP(LikelihoodModel):
             return self, ""
         return replace(self, reduced=True), "reduced: no classes of items, the same as bt"
 
-    def start(self, n_features: int) -> NDArray[np.float64]:
+    def start(self, n_features: int) -> Vector:
         return np.zeros(n_features)
 
-    def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
+    def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
         columns = {f"class_bias_{c + 1}": theta[:, c].copy() for c in range(theta.shape[1])}
         return WorkerEstimate(extra=columns)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         """Return σ(d), as for two items of one class."""
         return sigmoid(difference)

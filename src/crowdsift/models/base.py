@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from crowdsift.engines.grid import PairPosteriors, WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, ScorePrecision, difference_variance
+from crowdsift.numeric import Codes, Vector
 from crowdsift.numeric.distributions import Distribution, normal_distribution, quantile_distribution
 from crowdsift.solvers.ep.state import SavedSites
 from crowdsift.solvers.ep.terms.contexts import ContextPoints
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.models.feature_weights import FeatureEstimate
-    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
     from crowdsift.solvers.ep.terms.boards import Boards
     from crowdsift.votes.comparisons import Comparisons
@@ -199,7 +199,7 @@ class Estimate:
     features: FeatureEstimate | None = None  # if features of items affect the scores
     covariates: CovariateEstimate | None = None  # if votes have covariates
     dimensions: DimensionEstimate | None = None  # if there are several
-    component: NDArray[np.uint32] | None = None  # of items, if more than votes connects them
+    component: Codes | None = None  # of items, if more than votes connects them
     common: Estimate | None = None  # of items in all contexts together, if contexts are pooled
     panels: PanelEstimate | None = None  # if a panel of judges is trusted
 
@@ -364,7 +364,7 @@ class Model(ABC):
         return 2.0 * level - theta
 
     @abstractmethod
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         """Return P(first over second) for a difference of scores and a worker's reliability."""
 
     @property
@@ -374,12 +374,12 @@ class Model(ABC):
 
     def outcome_probabilities(
         self,
-        difference: NDArray[np.float64],
-        reliability: NDArray[np.float64],
-        tie: NDArray[np.float64],
-        side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0,
-        offset: NDArray[np.float64] | float = 0.0,
+        difference: Vector,
+        reliability: Vector,
+        tie: Vector,
+        side: Vector | float = 0.0,
+        side_variance: Vector | float = 0.0,
+        offset: Vector | float = 0.0,
     ) -> Outcomes:
         """Return P(win), P(tie) and P(loss) of the first item; arrays broadcast."""
         # `tie` is the workers' parameter in the column `tie_column`: in this class, where a tie is half a win, the rate

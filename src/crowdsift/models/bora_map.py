@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, Profile, required
 from crowdsift.engines.grid import MAX_DENSE_ITEMS
@@ -32,7 +31,7 @@ class BoltzmannModel(Model):
         slopes = np.ascontiguousarray(estimate.theta[:, 0])
         return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return sigmoid(reliability * difference)
 
 

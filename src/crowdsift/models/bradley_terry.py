@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision, exact_items
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
@@ -104,5 +104,5 @@ class BradleyTerry(Model):
         ones = np.ones(engine.facts.n_workers)
         return required(engine.slopes).log_likelihood(estimate.scores, ones)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return sigmoid(difference)

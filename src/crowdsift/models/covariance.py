@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.base import Facts
 from crowdsift.engines.kinds import Operator
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Mask, Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 
@@ -25,10 +25,10 @@ from crowdsift.numeric.dense import inverse_of_root, inverse_root
 class ScorePrecision:
     """The precision L + shift·I of scores, L by pairs; scores are then divided by `size`."""
 
-    low: NDArray[np.uint32]
-    high: NDArray[np.uint32]
+    low: Codes
+    high: Codes
     weight: Vector
-    component: NDArray[np.uint32]
+    component: Codes
     shift: float
     size: float = 1.0
 
@@ -53,7 +53,7 @@ _BATCHED = 48  # components of one size with at most this number of items are in
 class Block(NamedTuple):
     """The components of one size: their items by row, and roots R of the covariances RᵀR."""
 
-    items: NDArray[np.int64]
+    items: Indices
     root: Vector
 
     @property
@@ -100,14 +100,7 @@ class ComponentCovariance:
                 blocks.append(self._block(items, *pairs, weight[chosen]))
         self.blocks = tuple(blocks)
 
-    def _block(
-        self,
-        items: NDArray[np.int64],
-        row: NDArray[np.int64],
-        one: NDArray[np.int64],
-        two: NDArray[np.int64],
-        weight: Vector,
-    ) -> Block:
+    def _block(self, items: Indices, row: Indices, one: Indices, two: Indices, weight: Vector) -> Block:
         """Return the roots of components of one size; improper ones are marked as not exact."""
         # On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the differences and is not
         # used. 11ᵀ/k is added, so that nothing cancels where the shift is tiny.
@@ -153,11 +146,11 @@ class ComponentCovariance:
         return found
 
     @property
-    def exact(self) -> NDArray[np.bool_]:
+    def exact(self) -> Mask:
         """Return for which items the covariances are known."""
         return np.asarray(self._group != -1)
 
-    def between(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.float64]:
+    def between(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> Vector:
         """Return covariances of pairs of scores; 0 if they are unknown or the items are in two components."""
         first, second = first.astype(np.int64), second.astype(np.int64)
         result = np.zeros(len(first))
@@ -202,7 +195,7 @@ def difference_variance(
     return np.asarray(np.maximum(variance, 0.0))
 
 
-def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
+def exact_items(component: NDArray[np.integer]) -> Mask:
     """Return the items of components that are small enough for an exact covariance."""
     sizes = np.bincount(component).astype(np.int64)
     order = np.argsort(sizes, kind="stable")
@@ -217,7 +210,7 @@ def level_variance(component: NDArray[np.integer]) -> Vector | float:
     return 1.0 / len(component) if len(sizes) == 1 else np.asarray(1.0 / sizes[component])
 
 
-def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+def _roots(matrix: Vector) -> tuple[Vector, Mask]:
     """Return roots R with RᵀR the inverse of each matrix, and which matrices are positive definite."""
     n, k = matrix.shape[:2]
     if k <= _BATCHED:

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crowdsift.models.base import WorkerEstimate
 from crowdsift.models.likelihood import ReliabilityModel
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 
 
@@ -34,8 +32,8 @@ class CrowdBT(ReliabilityModel):
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     truthful: ClassVar[float | None] = 1.0
 
-    def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
+    def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
         return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return reliability * sigmoid(difference) + (1.0 - reliability) * sigmoid(-difference)

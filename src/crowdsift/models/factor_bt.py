@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.votes.comparisons import Comparisons
 
@@ -67,10 +67,10 @@ class FactorBT(LikelihoodModel):
             return self, ""
         return replace(self, reduced=True), "reduced: no sides or features, side term one half"
 
-    def start(self, n_features: int) -> NDArray[np.float64]:
+    def start(self, n_features: int) -> Vector:
         return np.concatenate([[self.start_skill], np.zeros(n_features)])
 
-    def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
+    def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
         """Return σ(γ) with its standard deviation by the delta method, and b."""
         skill = sigmoid(theta[:, 0])
         known = theta.shape[1] > 1
@@ -81,6 +81,6 @@ class FactorBT(LikelihoodModel):
             side_sd=sd[:, 1].copy() if known else None,
         )
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         """Return the mean over both sides: σ(γ) σ(d) + σ(-γ)/2."""
         return reliability * sigmoid(difference) + 0.5 * (1.0 - reliability)

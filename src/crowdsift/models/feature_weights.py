@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.models.base import Estimate
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision
@@ -42,7 +41,7 @@ class FeatureEstimate:
         """Return the variance that features do not explain, on the scale of the prior."""
         return float(1.0 - self.shares.sum())
 
-    def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
+    def score(self, values: list[Vector]) -> tuple[Vector, Vector]:
         """Return means and standard deviations of scores, about the mean of the fitted items."""
         # `features` are standardised, one matrix per block. The level of the fitted items is independent of the weights
         # and has the variance s/K.

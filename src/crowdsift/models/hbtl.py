@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crowdsift.models.likelihood import ReliabilityModel
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid
 
 
@@ -28,5 +26,5 @@ class HBTL(ReliabilityModel):
     likelihood: ClassVar[str] = "scaled-logit"
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return sigmoid(reliability * difference)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.models.likelihood import ReliabilityModel
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import normal_cdf
 
 
@@ -31,5 +31,5 @@ class HTCV(ReliabilityModel):
     # Workers at β = 0, from which no single vote moves them, cause many minima.
     stages: ClassVar[tuple[float, ...]] = (10.0**3.0, 10.0**2.5, 10.0**2.0, 10.0**1.5, 10.0**1.0, 10.0**0.5)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return normal_cdf(reliability * difference / np.sqrt(2.0))

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.models.base import Estimate, Model, Start
@@ -83,6 +82,6 @@ class RankCentrality(Model):
     def _log_likelihood(engine: Engine, scores: Vector) -> float:
         return required(engine.slopes).log_likelihood(scores, np.ones(engine.facts.n_workers))
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         """Return π_i/(π_i + π_j) = σ(d)."""
         return sigmoid(difference)

@@ -32,7 +32,7 @@ from crowdsift.models.sift_estimate import (
     with_trusted_estimate,
     worker_posteriors,
 )
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.search import propagate
@@ -194,11 +194,7 @@ class Sift(Model):
         return 0 if isinstance(self.dimensions, str) else self.dimensions
 
     def _with_dimensions(
-        self,
-        estimate: Estimate,
-        engine: Engine,
-        earlier: DimensionEstimate | None = None,
-        trusted: NDArray[np.bool_] | None = None,
+        self, estimate: Estimate, engine: Engine, earlier: DimensionEstimate | None = None, trusted: Mask | None = None
     ) -> Estimate:
         found = with_dimensions(estimate, engine, self._asked, earlier, trusted)
         return found if found.dimensions is None or trusted is not None else self._signed(found, engine)
@@ -444,7 +440,7 @@ class Sift(Model):
         found = vote_log_likelihood(votes, estimate, ties)
         return float(votes.weight.astype(np.float64) @ found)
 
-    def probability(self, difference: NDArray[np.float64], reliability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probability(self, difference: Vector, reliability: Vector) -> Vector:
         return sigmoid(reliability * difference)
 
     @property
@@ -454,12 +450,12 @@ class Sift(Model):
 
     def outcome_probabilities(
         self,
-        difference: NDArray[np.float64],
-        reliability: NDArray[np.float64],
-        tie: NDArray[np.float64],
-        side: NDArray[np.float64] | float = 0.0,
-        side_variance: NDArray[np.float64] | float = 0.0,
-        offset: NDArray[np.float64] | float = 0.0,
+        difference: Vector,
+        reliability: Vector,
+        tie: Vector,
+        side: Vector | float = 0.0,
+        side_variance: Vector | float = 0.0,
+        offset: Vector | float = 0.0,
     ) -> Outcomes:
         """Return probabilities of Rao and Kupper for z = βd + offset ± γ, with each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
@@ -468,9 +464,7 @@ class Sift(Model):
         return summary if self.ties else half_win(summary.win, tie)
 
 
-def _found(
-    pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
-) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+def _found(pairs: PairPosteriors, first: Codes, second: Codes, n_items: int) -> tuple[Mask, NDArray[np.intp]]:
     """Return which of the pairs are among the known ones, and where."""
     keys = pairs.first.astype(np.int64) * n_items + pairs.second
     wanted = first.astype(np.int64) * n_items + second

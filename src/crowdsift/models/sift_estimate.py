@@ -15,7 +15,7 @@ from crowdsift.models.base import Estimate, Model, PanelEstimate, WorkerEstimate
 from crowdsift.models.coefficients import CovariateEstimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Codes, Indices, Vector
 from crowdsift.numeric.distributions import quantile_distribution
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.solvers.ep.search import null_evidence
@@ -273,14 +273,12 @@ def with_trusted_estimate(
     return mirror(model, done) if opposed else done
 
 
-def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
+def _by_component(component: Codes) -> Iterator[Indices]:
     for number in np.unique(component):
         yield np.flatnonzero(component == number)
 
 
-def _centred(
-    blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
-) -> tuple[Vector, ScorePrecision]:
+def _centred(blocks: list[tuple[Indices, Vector]], component: Codes, size: float) -> tuple[Vector, ScorePrecision]:
     # The pseudo-inverse of a centred covariance, minus the centring matrix, has rows that add up to 0. So it is a
     # Laplacian of weights over pairs, the form in which covariances are stored.
     sd, pairs = np.zeros(len(component)), []

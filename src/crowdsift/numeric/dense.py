@@ -4,11 +4,11 @@ from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.threads import dense_algebra
 
-Matrix = NDArray[np.float64]
+Matrix = Vector
 
 _BLOCK = 32  # most rows of a triangle that is inverted as a full matrix
 _TRIANGLE = 64  # the same for products

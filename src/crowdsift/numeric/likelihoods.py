@@ -3,9 +3,10 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from crowdsift.numeric import Vector
+
+Array = Vector
 
 # E[σ(x)] of x ~ N(m, v) is close to σ(m/√(1 + c v)), as σ(x) is close to Φ(√c x). The reference answers and the
 # compiled core use this c, with five digits of π.

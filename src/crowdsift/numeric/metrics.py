@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from crowdsift.errors import InputError
+from crowdsift.numeric import Indices, Mask, Vector
 
 __all__ = ["Metrics", "accuracy", "kendall_tau", "measure", "measure_up_to_sign", "weighted_accuracy"]
 
@@ -120,8 +121,8 @@ class _Layout:
     different truth; pairs with different scores.
     """
 
-    truth: NDArray[np.float64]
-    ranks: NDArray[np.int64]
+    truth: Vector
+    ranks: Indices
     right: int
     wrong: int
     truth_pairs: int
@@ -170,7 +171,7 @@ class _Layout:
         return (self.right - self.wrong) / math.sqrt(self.truth_pairs * self.score_pairs)
 
 
-def _rising_pairs(ranks: NDArray[np.int64]) -> int:
+def _rising_pairs(ranks: Indices) -> int:
     """Return the number of places i < j of a permutation with ``ranks[i] < ranks[j]``."""
     # Two ranks differ first in one bit. For every bit from the highest: among ranks that agree in all higher bits,
     # count how often a rank with the bit unset stands before one with the bit set. Then move the former before the
@@ -191,14 +192,14 @@ def _rising_pairs(ranks: NDArray[np.int64]) -> int:
     return count
 
 
-def _pairs_within(boundaries: NDArray[np.bool_]) -> int:
+def _pairs_within(boundaries: Mask) -> int:
     """Return the number of pairs inside the runs of a list, given where new runs begin."""
     ends = np.concatenate([[0], np.flatnonzero(boundaries) + 1, [len(boundaries) + 1]])
     sizes = np.diff(ends)
     return int((sizes * (sizes - 1) // 2).sum())
 
 
-def _checked(scores: ArrayLike, truth: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(scores: ArrayLike, truth: ArrayLike) -> tuple[Vector, Vector]:
     score, true = _numbers(scores, "scores"), _numbers(truth, "true scores")
     if len(score) != len(true):
         raise InputError(f"{len(score)} scores but {len(true)} true scores; give one of each for every item")
@@ -211,7 +212,7 @@ def _checked(scores: ArrayLike, truth: ArrayLike) -> tuple[NDArray[np.float64], 
     return score, true
 
 
-def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def _numbers(values: ArrayLike, name: str) -> Vector:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, smoothing
 
-Values = NDArray[np.float64]
+Values = Vector
 
 _NODES = 20  # Gauss-Legendre nodes on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)
@@ -35,7 +36,7 @@ class OwnVotes(NamedTuple):
 
     starts: NDArray[np.intp]
     sign: Values
-    tie: NDArray[np.bool_]
+    tie: Mask
     times: Values
     shown: Values
     tau: Values
@@ -58,7 +59,7 @@ class OwnVotes(NamedTuple):
         starts = self.starts[begin:end] - rows.start
         return OwnVotes._make([starts, *votes, np.arange(len(who)), *points])
 
-    def rows(self, chosen: NDArray[np.bool_]) -> OwnVotes:
+    def rows(self, chosen: Mask) -> OwnVotes:
         """Return the chosen votes, to be evaluated one by one and not by pair."""
         if chosen.all():
             return self

@@ -8,9 +8,8 @@ t√K''(t). The probability of at least x is that of a normal variable of at lea
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 
 _STEPS = 60
 _NEAR = 1e-3  # t below which x is so close to the mean that the ratio u/w cancels
@@ -23,7 +22,7 @@ def saddle_point(value: Vector, chance: Vector, x: float) -> float:
     return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
 
 
-def saddle_points(value: Vector, chance: Vector, x: Vector, member: NDArray[np.int64]) -> Vector:
+def saddle_points(value: Vector, chance: Vector, x: Vector, member: Indices) -> Vector:
     """Return r* of several sums at once; row i of the tables belongs to the sum `member[i]`."""
     result = np.zeros(len(x))
     mean = np.bincount(member, (value * chance).sum(axis=1), len(x))
@@ -44,7 +43,7 @@ def saddle_points(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     return result
 
 
-def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.int64]) -> Vector:
+def _between_ends(value: Vector, chance: Vector, x: Vector, member: Indices) -> Vector:
     """Return r* of sums at x between their mean and their largest value, by Newton's method."""
     t, low, high = np.zeros(len(x)), np.zeros(len(x)), np.full(len(x), _FAR)
     total, slope, curvature = cumulants = _cumulants(value, chance, t, member)
@@ -70,7 +69,7 @@ def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.i
     return np.where(plain, w, w + np.log(ratio) / np.where(plain, 1.0, w))
 
 
-def _cumulants(value: Vector, chance: Vector, t: Vector, member: NDArray[np.int64]) -> tuple[Vector, Vector, Vector]:
+def _cumulants(value: Vector, chance: Vector, t: Vector, member: Indices) -> tuple[Vector, Vector, Vector]:
     """Return K, K' and K'' of every sum at its t."""
     scaled = t[member][:, None] * value
     shift = np.where(chance > 0.0, scaled, -np.inf).max(axis=1, keepdims=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError
+from crowdsift.numeric import Indices
 from crowdsift.numeric.distributions import SURE, half_width, median_size, settling_precision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.report.facts import Facts
@@ -148,7 +148,7 @@ def _crowd(fit: Fit) -> list[str]:
     return [f"Of {total}, {', '.join(kinds)}; the scores allow for it."]
 
 
-def _more_votes(fit: Fit, rivals: NDArray[np.int64]) -> list[str]:
+def _more_votes(fit: Fit, rivals: Indices) -> list[str]:
     # By the rule of `crowdsift plan`, and as its median: half of the differences that the posterior allows are larger.
     # A vote of a typical worker on a pair adds b²σ'(bd) to the precision of its difference d.
     slope = slope_of(fit)
@@ -211,7 +211,7 @@ def _first_place(facts: Facts) -> Answer | None:
     return Answer("care", f"{who} ({level}); {rest}", "Name them together, or ask for votes on pairs of the first.")
 
 
-def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
+def first_badges(fit: Fit, joint: Table) -> Indices:
     """Return the badge of every item for first place, as an index into `BADGES`."""
     # Within a component, the leader is clearly first if all figures beside it agree. Its interval of ranks is 1 to 1
     # and no other item's contains 1. The interval of its lead over every other item is above 0. No other item shares
@@ -229,7 +229,7 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
     return badges
 
 
-def _leads(fit: Fit, rows: NDArray[np.int64]) -> bool:
+def _leads(fit: Fit, rows: Indices) -> bool:
     """Return whether the first of some rows can only have rank 1, and every interval of its lead is above 0."""
     leader, others = int(rows[0]), rows[1:]
     lead = fit.item_table["score"][leader] - fit.item_table["score"][others].astype(np.float64)

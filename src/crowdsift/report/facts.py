@@ -18,6 +18,7 @@ from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.items import read_gold
 from crowdsift.models import Model
+from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.results.build import side_shares
 from crowdsift.results.feature_table import WITHOUT_FEATURES
@@ -58,7 +59,7 @@ class Facts:
     fit: Fit
     votes: Comparisons | None
     population: Population
-    code: NDArray[np.int64]
+    code: Indices
     calibration: Calibration | str
     without: Without | str
     disputes: list[Dispute] | str
@@ -159,7 +160,7 @@ def _has_sides(fit: Fit) -> bool:
     return bool(np.isfinite(fit.worker_table["side_bias"].astype(np.float64)).any())
 
 
-def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def codes(fit: Fit, votes: Comparisons) -> tuple[Indices, Vector]:
     """Return the code in the votes of every row of the table of items, and the scores by code."""
     code = positions(fit.labels, votes.items, missing=-1)
     workers = votes.n_workers if votes.has_workers else 0
@@ -245,14 +246,14 @@ class Population:
     """
 
     verdict: NDArray[np.str_]
-    flagged: NDArray[np.bool_]
-    votes: NDArray[np.float64]
-    influence: NDArray[np.float64]
-    left_share: NDArray[np.float64]
-    decided: NDArray[np.float64]
+    flagged: Mask
+    votes: Vector
+    influence: Vector
+    left_share: Vector
+    decided: Vector
     reasons: list[list[Reason]]
     level: float
-    density: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    density: tuple[Vector, Vector] | None
 
     @property
     def judged(self) -> bool:
@@ -287,7 +288,7 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
     )
 
 
-def reliability_density(fit: Fit, points: int = 121) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+def reliability_density(fit: Fit, points: int = 121) -> tuple[Vector, Vector] | None:
     """Return the distribution of reliabilities: the mean of all workers' posteriors."""
     # In `sift` this is the learned distribution, except for its small prior part.
     table = fit.worker_table
@@ -325,7 +326,7 @@ class Dispute(NamedTuple):
     votes_second: float
 
 
-def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
+def disputed_pairs(votes: Comparisons, flagged: Mask, most: int = 12) -> list[Dispute]:
     """Return pairs with votes on both sides, the most divided first, without flagged workers."""
     # Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the smaller side, so that 12 :
     # 11 comes before 2 : 2 and before 20 : 4.
@@ -351,7 +352,7 @@ def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 1
     ]
 
 
-def _wilson_lower(share: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:
+def _wilson_lower(share: Vector, total: Vector) -> Vector:
     n = np.maximum(total, 1e-12)
     centre = share + Z90**2 / (2 * n)
     half = Z90 * np.sqrt(share * (1 - share) / n + Z90**2 / (4 * n**2))

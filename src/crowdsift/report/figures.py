@@ -13,12 +13,11 @@ from math import ceil, floor, log10
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.checks.joint import win_matrix
 from crowdsift.checks.leftout import Calibration, Without
 from crowdsift.fitting.refit import ranks_over_updates
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import MOST_ITEMS, VERDICTS, Facts, Population
 from crowdsift.results.fit import Fit
@@ -257,7 +256,7 @@ def scores_chart(fit: Fit) -> Chart:
     return Chart(title, x, y, marks, 300.0, right=(26.0, 26.0))
 
 
-def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _smooth(values: Vector, k: int) -> Vector:
     window = k // 100 | 1
     padded = np.pad(values, window // 2, mode="edge")
     total = np.cumsum(np.insert(padded, 0, 0.0))
@@ -317,7 +316,7 @@ class Slope(NamedTuple):
         return "up" if self.after < self.before else "same"
 
 
-def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
+def slopes(fit: Fit, code: Indices, found: Without, best: int, most: int) -> list[Slope]:
     """Return at most `most` items of the first component that are among the best in either ranking."""
     component = fit.item_table["component"]
     before, rank = found.before[code], found.rank[code]

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.checks.leftout import calibrate, fit_without
 from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.io.files import replace_file
 from crowdsift.io.items import read_gold
+from crowdsift.numeric import Vector
 from crowdsift.report.facts import ABSENT, codes, describe_population, has_gold, refit_model
 from crowdsift.report.figures import Chart, calibration_chart, convergence_chart, map_chart, slopes, workers_chart
 from crowdsift.results.scales import level_text
@@ -347,7 +347,7 @@ def _axes(ax: Axes | None, height: float) -> Axes:
     return pyplot.subplots(figsize=(7.0, height), layout="constrained")[1]
 
 
-def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
+def _whole_numbers(ax: Axes, values: Vector) -> None:
     """Label a logarithmic axis with plain numbers; a short axis also at minor ticks."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 

@@ -13,7 +13,7 @@ from crowdsift.io.items import Gold
 from crowdsift.models import Estimate, Model
 from crowdsift.models.base import SavedSites, SignSupport, WorkerEstimate, WorkerPoints
 from crowdsift.models.diagnostics import Kind
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Mask, Vector
 from crowdsift.numeric.distributions import (
     LEVEL,
     half_width,
@@ -106,7 +106,7 @@ class FitBuilder:
         )
 
     @property
-    def component(self) -> NDArray[np.uint32]:
+    def component(self) -> Codes:
         """Return the connected component of every item, by code."""
         assert self.estimate.component is not None
         return self.estimate.component
@@ -117,7 +117,7 @@ class FitBuilder:
         return table_order(self.estimate.scores, self.component)
 
     @cached_property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Indices:
         """Return the rank of every item within its component, by code."""
         return ranks(self.estimate.scores, self.component, self.order)
 
@@ -395,7 +395,7 @@ def _by_votes(fitted: FitBuilder) -> tuple[Vector, float, Vector]:
     return none, np.inf, none + np.array([0.0, 1.0, 0.0])
 
 
-def _one_sided(fitted: FitBuilder) -> NDArray[np.bool_]:
+def _one_sided(fitted: FitBuilder) -> Mask:
     """Return the workers whose side bias leaves too little information, even at its limit closest to 0."""
     result, scores = fitted.estimate.workers, fitted.estimate.scores
     assert result.reliability is not None

@@ -14,6 +14,7 @@ from crowdsift.errors import InputError, RequestError
 from crowdsift.io.items import block_values, read_features_table
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models.feature_weights import FeatureEstimate, WeightPosterior
+from crowdsift.numeric import Labels, Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.tables import Table
 from crowdsift.votes.item_features import FeatureBlock, ItemFeatures
@@ -95,7 +96,7 @@ def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Tabl
     return Table({"item": labels, "score": score, "lower": score - half, "upper": score + half})
 
 
-def _values(features: ItemFeatures, items: Any) -> tuple[NDArray[np.object_], list[NDArray[np.float64]]]:
+def _values(features: ItemFeatures, items: Any) -> tuple[Labels, list[Vector]]:
     groups = features.blocks
     if isinstance(items, np.ndarray) and items.ndim == 2 and len(groups) == 1:
         labels = np.empty(len(items), dtype=object)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
+from crowdsift.numeric import Indices, Labels, Vector
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.results.query import is_sequence, positions
 from crowdsift.results.tables import Table
@@ -56,21 +56,21 @@ class Posterior:
     votes, and `in_context` is for the others. `dimensions` is set if there are several.
     """
 
-    items: NDArray[np.object_]
-    sd: NDArray[np.float64] | None = None
+    items: Labels
+    sd: Vector | None = None
     covariances: ComponentCovariance | None = None
-    quantiles: NDArray[np.float64] | None = None
+    quantiles: Vector | None = None
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
     dimensions: DimensionEstimate | None = None
 
-    def difference_sd(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    def difference_sd(self, first: Indices, second: Indices) -> Vector | None:
         """Return standard deviations of differences of scores; None if unknown."""
         variance = difference_variance(self.covariances, self.sd, first, second)
         return None if variance is None else np.sqrt(variance)
 
     @property
-    def covariance(self) -> NDArray[np.float64] | None:
+    def covariance(self) -> Vector | None:
         """The covariance of the scores as one matrix, of few items."""
         return None if self.covariances is None else self.covariances.dense()
 
@@ -257,9 +257,7 @@ class Fit:
             f"votes; {how} {s['iterations']} iterations)"
         )
 
-    def predict(
-        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
-    ) -> float | NDArray[np.float64]:
+    def predict(self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error") -> float | Vector:
         """Return the probability that a worker prefers `first` to `second`.
 
         Parameters
@@ -318,7 +316,7 @@ class Fit:
         result = outcomes(self, question(self, first, second, worker, unknown))
         return self._native(Table(dict(zip(("win", "tie", "loss"), result, strict=True))))
 
-    def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
+    def better(self, first: Any, second: Any) -> float | Vector:
         """Return the probability that `first` is truly better than `second`, given all votes.
 
         Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes come in. Labels must be
@@ -363,7 +361,7 @@ class Fit:
         difference, half = factor * difference, factor * half_width(self.level) * sd
         return self._native(Table({"difference": difference, "lower": difference - half, "upper": difference + half}))
 
-    def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
+    def scores_of(self, items: Iterable[Any]) -> Vector:
         """Return the scores of items, in the order given; NaN for an item without votes."""
         padded = np.append(self.shown_items["score"], np.nan)
         return np.asarray(padded[positions(items, self.labels, missing=-1)])

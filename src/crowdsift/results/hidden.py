@@ -11,6 +11,7 @@ from crowdsift.errors import RequestError
 from crowdsift.io.formats import known_formats
 from crowdsift.io.sql import identifiers
 from crowdsift.models.base import WorkerPoints
+from crowdsift.numeric import Codes, Labels
 from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
@@ -90,7 +91,7 @@ def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
     return _votes(votes, *hiding.pseudonyms(votes.workers), hiding) if votes.has_workers else votes
 
 
-def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint32], hiding: Hiding) -> Comparisons:
+def _votes(votes: Comparisons, names: Labels, code: Codes, hiding: Hiding) -> Comparisons:
     worker = code[votes.worker_codes()]
     order, intake = np.argsort(worker, kind="stable"), votes.intake
     columns = {name: getattr(votes, name)[order] for name in ("first", "second", "outcome", "weight")}
@@ -116,7 +117,7 @@ def _votes(votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint
     )
 
 
-def _posterior(posterior: Posterior, order: NDArray[np.intp], code: NDArray[np.uint32]) -> Posterior:
+def _posterior(posterior: Posterior, order: NDArray[np.intp], code: Codes) -> Posterior:
     quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
     found = posterior.dimensions
     return replace(

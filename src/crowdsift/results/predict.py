@@ -14,6 +14,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models import Model
 from crowdsift.models.base import WorkerPoints
 from crowdsift.models.dimensions import DimensionEstimate
+from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
@@ -26,8 +27,8 @@ from crowdsift.votes.graph import pair_keys
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 from crowdsift.votes.pseudonyms import Hiding
 
-Codes = NDArray[np.int64]
-Values = NDArray[np.float64]
+Codes = Indices
+Values = Vector
 
 _BLOCK = 4096  # pairs processed at a time
 _NUMBERS = 16_384  # numbers of workers' points at a time, which fit into the cache
@@ -37,11 +38,11 @@ _MOST_NUMBERS = 50_000_000  # most votes of random workers that are predicted on
 class Question(NamedTuple):
     """Differences of scores, codes of workers (-1: a random one) and of items (-1: a new one)."""
 
-    difference: NDArray[np.float64]
-    worker: NDArray[np.int64]
+    difference: Vector
+    worker: Indices
     single: bool
-    first: NDArray[np.int64] | None = None
-    second: NDArray[np.int64] | None = None
+    first: Indices | None = None
+    second: Indices | None = None
 
 
 def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Question:
@@ -112,7 +113,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
     raise RequestError(f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes {prior}, instead")
 
 
-def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
+def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> Vector:
     """Return win, tie and loss, one row each; if `decided`, methods without ties omit them."""
     model = model_of(fit)
     draws = worker_draws(fit, model)
@@ -201,9 +202,7 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
     return Table({**table, **dict(zip(("win", "tie", "loss"), all_three, strict=True))})
 
 
-def probabilities(
-    fit: Fit, difference: NDArray[np.float64], first: Codes | None = None, second: Codes | None = None
-) -> NDArray[np.float64]:
+def probabilities(fit: Fit, difference: Vector, first: Codes | None = None, second: Codes | None = None) -> Vector:
     """Return P(first over second) by a random worker, for differences of scores."""
     # In several dimensions the codes of the items are needed as well.
     nobody = np.full(len(difference), -1, np.int64)
@@ -252,7 +251,7 @@ def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
     table, known = fit.worker_table, fit.posterior
     height = max(table.height, 1)  # without workers: a single random worker
 
-    def column(name: str, other: float) -> NDArray[np.float64]:
+    def column(name: str, other: float) -> Vector:
         if name not in table or not table.height:
             return np.full((height, 1), other)
         return table[name].astype(np.float64)[:, None]
@@ -272,7 +271,7 @@ def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
     return WorkerPoints(reliability, tie, np.nan_to_num(side), np.nan_to_num(variance))
 
 
-def _in_context(fit: Fit, worker: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
+def _in_context(fit: Fit, worker: Indices, item: Indices) -> Indices:
     """Return rows of `worker_draws` for workers at items; -1, a random worker, stays."""
     apart = None if fit.posterior is None else fit.posterior.in_context
     if fit.posterior is None or apart is None:
@@ -283,7 +282,7 @@ def _in_context(fit: Fit, worker: NDArray[np.int64], item: NDArray[np.int64]) ->
     return np.where((worker < 0) | (context < 0), worker, rows)
 
 
-def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
+def _refuse_across(fit: Fit, one: Indices, two: Indices) -> None:
     """Raise an error for pairs of items that no chain of votes connects; -1 is an item without votes."""
     component = np.append(fit.item_table["component"], 0)
     across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
@@ -297,7 +296,7 @@ def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> 
     )
 
 
-def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
+def difference_sd(fit: Fit, one: Indices, two: Indices) -> Vector:
     """Return standard deviations of differences, by rows of the item table."""
     table = fit.item_table
     if fit.posterior is not None:
@@ -311,7 +310,7 @@ def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> N
     return np.asarray(sd)
 
 
-def item_codes(fit: Fit) -> NDArray[np.int64]:
+def item_codes(fit: Fit) -> Indices:
     """Return the codes of the rows of the item table, as in the votes and the posterior."""
     items = fit.labels if fit.posterior is None else fit.posterior.items
     return positions(fit.labels, items)
@@ -388,7 +387,7 @@ class _Given(NamedTuple):
 
     worker: Codes
     pair: Codes
-    low_won: NDArray[np.bool_]
+    low_won: Mask
     kind: Codes
 
     def keys(self, workers: int) -> Codes:

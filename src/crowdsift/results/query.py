@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.models import Model, model
+from crowdsift.numeric import Indices
 from crowdsift.votes.labels import LabelError, key_of, plain
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def places_of(labels: Iterable[Any]) -> dict[Any, int]:
     return {key: place for place, key in enumerate(keys_of(labels))}
 
 
-def positions(wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None) -> NDArray[np.int64]:
+def positions(wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None) -> Indices:
     """Return the indices of wanted labels in a list."""
     # `missing` is the index for labels that are not there; without it they raise a KeyError.
     place = places_of(labels)

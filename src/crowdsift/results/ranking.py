@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.models.covariance import Block
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Vector
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import normal_cdf
 
@@ -16,14 +16,14 @@ _FEW = 8  # items up to which ranks are counted pair by pair
 _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
-def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.intp]:
+def table_order(scores: Vector, component: Codes) -> NDArray[np.intp]:
     """Return items by component, then from best to worst; equal scores keep their order."""
     if component.any():
         return np.lexsort((-scores, component))
     return np.argsort(-scores, kind="stable")
 
 
-def ranks(scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
+def ranks(scores: Vector, component: Codes, order: NDArray[np.intp] | None = None) -> Indices:
     """Return ranks from 1 (the best) within every component; equal scores share the better rank."""
     # `order` is that of `table_order`, if it is known.
     if order is None:
@@ -40,13 +40,8 @@ def ranks(scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp]
 
 
 def rank_limits(
-    scores: Vector,
-    sd: Vector,
-    blocks: Sequence[Block],
-    component: NDArray[np.uint32],
-    seed: int = 0,
-    level: float = LEVEL,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    scores: Vector, sd: Vector, blocks: Sequence[Block], component: Codes, seed: int = 0, level: float = LEVEL
+) -> tuple[Indices, Indices]:
     """Return limits of the interval of every item's rank within its component."""
     # For components in `blocks` they come from the joint posterior: in closed form for two items, otherwise from the
     # ranks of samples in pairs of opposite errors. Other components are large; independent errors are a good
@@ -66,7 +61,7 @@ def rank_limits(
     return np.minimum(low, rank), np.maximum(high, rank)
 
 
-def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[NDArray[np.int64], ...]:
+def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[Indices, ...]:
     """Return limits for two items: one is first with probability Φ(difference/sd)."""
     error = root[:, :, 0] - root[:, :, 1]
     sd = np.maximum(np.sqrt((error**2).sum(axis=1)), 1e-300)
@@ -76,7 +71,7 @@ def _limits_of_two(scores: Vector, root: Vector, _: int, level: float) -> tuple[
     return np.where(first > tail, 1, 2), np.where(first >= 1.0 - tail, 1, 2)
 
 
-def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tuple[NDArray[np.int64], ...]:
+def _drawn_limits(scores: Vector, root: Vector, seed: int, level: float) -> tuple[Indices, ...]:
     """Return limits of ranks in components of one size, from samples; all use the same noise."""
     n, k = scores.shape
     noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((_SAMPLES // 2, k), dtype=np.float32)
@@ -108,7 +103,7 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
     return flat.reshape(drawn.shape)
 
 
-def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
+def _best_first(drawn: NDArray[np.float32]) -> Indices:
     """Return the indices that sort the last axis from the largest to the smallest."""
     # Each integer combines the distance below the largest, to a millionth of the range as in the draws themselves, and
     # the item: integers are sorted six times as fast as indices.
@@ -131,9 +126,7 @@ def _places(count: int, level: float) -> tuple[int, int]:
     return int(tail * count), int(np.ceil((1.0 - tail) * count)) - 1
 
 
-def _counted_limits(
-    scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counted_limits(scores: Vector, sd: Vector, component: Codes, level: float) -> tuple[Indices, Indices]:
     """Return limits of ranks for independent errors, from the expected number of items above a score."""
     # With N(x) = Σ_j P(r_j > x), an item's rank at its score x is 1 + N(x), with variance s² = Σ_j P(1 - P). The error
     # of x moves it between the limits of the score; the two add up as squares. N and s² come from a table over x, with

@@ -31,6 +31,7 @@ from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.dimensions import DimensionEstimate, Trial
+from crowdsift.numeric import Labels, Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.feature_table import (
     COEFFICIENTS,
@@ -809,12 +810,12 @@ def _context_points(columns: dict[str, NDArray[Any]], fit: Fit, n_contexts: int)
     return ContextPoints(worker, context, points)
 
 
-def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+def _split(name: str, rows: Vector) -> dict[str, NDArray[np.float32]]:
     """Return the columns of a matrix under numbered names, in single precision."""
     return {f"{name}{i:02d}": column for i, column in enumerate(rows.T.astype(np.float32))}
 
 
-def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray[np.float64] | None:
+def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> Vector | None:
     names = sorted(each for each in columns if each.rstrip("0123456789") == name)
     if not names:
         return None
@@ -837,7 +838,7 @@ def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | 
     return WorkerPoints(*known) if known else None
 
 
-def _in_order(fit: Fit) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+def _in_order(fit: Fit) -> tuple[Labels, NDArray[np.intp]]:
     items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
     keys = [items]
     for by in reversed(fit.context_columns):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Vector
 from crowdsift.solvers.newton import NewtonStep
 from crowdsift.votes.choices import Choices
 
@@ -53,7 +52,7 @@ class ChoiceObjective:
         """Return the largest Newton step of a single score, with the others fixed."""
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
-    def pairs(self, x: Vector) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Vector]:
+    def pairs(self, x: Vector) -> tuple[Codes, Codes, Vector]:
         """Return the information as a Laplacian, since its rows add up to 0."""
         self.evaluate(x)
         matrix, mass = np.zeros((self._n, self._n)), self._weight * self._p

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdsift._core import collapse, find_fault, pool_pairs
 from crowdsift._core import tally as count_votes
 from crowdsift.errors import InputError, RequestError
+from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
@@ -87,7 +88,7 @@ def single(values: NDArray[np.floating[Any]] | None, role: str, source: str) -> 
     return values.astype(np.float32)
 
 
-def table_of_numbers(features: ArrayLike) -> NDArray[np.float64]:
+def table_of_numbers(features: ArrayLike) -> Vector:
     """Return features as an array of numbers, one row per vote."""
     try:
         return np.array(features, dtype=np.float64)
@@ -105,7 +106,7 @@ def single_features(features: NDArray[np.floating[Any]], rows: int, source: str)
     return np.array(features, dtype=np.float32, order="C")
 
 
-def distinct_rows(features: NDArray[np.float32] | None) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
+def distinct_rows(features: NDArray[np.float32] | None) -> tuple[Codes | None, NDArray[np.float32] | None]:
     """Return the distinct rows of features, and the number of each vote's row."""
     if features is None:
         return None, None
@@ -121,12 +122,12 @@ def counted(number: int, noun: str) -> str:
 class Grades(NamedTuple):
     """Decided votes with their grade: 1 is better, 2 much better, ..."""
 
-    first: NDArray[np.uint32]
-    second: NDArray[np.uint32]
+    first: Codes
+    second: Codes
     outcome: NDArray[np.float32]
-    worker: NDArray[np.uint32]
+    worker: Codes
     weight: NDArray[np.float32]
-    level: NDArray[np.int64]
+    level: Indices
 
     def select(self, keep: NDArray[Any]) -> Grades:
         columns: tuple[Any, ...] = tuple(column[keep] for column in self)
@@ -154,19 +155,19 @@ class Grades(NamedTuple):
 class EncodedVotes:
     """The fields of `crowdsift.Comparisons`, where they are documented."""
 
-    first: NDArray[np.uint32]
-    second: NDArray[np.uint32]
+    first: Codes
+    second: Codes
     outcome: NDArray[np.float32]
     weight: NDArray[np.float32]
-    offsets: NDArray[np.int64]
-    items: NDArray[np.object_]
-    workers: NDArray[np.object_]
+    offsets: Indices
+    items: Labels
+    workers: Labels
     sides_known: bool = False
     has_workers: bool = True
     rows: int = 0
     features: NDArray[np.float32] | None = None
     feature_names: tuple[str, ...] = ()
-    item_class: NDArray[np.uint32] | None = None
+    item_class: Codes | None = None
     class_names: tuple[Any, ...] = ()
     item_features: ItemFeatures | None = None
     panels: Panels | None = None  # of judges, one of them trusted
@@ -192,7 +193,7 @@ class EncodedVotes:
         return len(self.workers)
 
     @cached_property
-    def item_contexts(self) -> NDArray[np.int64]:
+    def item_contexts(self) -> Indices:
         """Return the number of every item's context; all 0 for votes without a context column."""
         if not self.by:
             return np.zeros(self.n_items, np.int64)
@@ -211,7 +212,7 @@ class EncodedVotes:
         return sum(float(self.weight[rows].sum(dtype=np.float64)) for rows in parts(self.weight))
 
     @cached_property
-    def loads(self) -> NDArray[np.float64]:
+    def loads(self) -> Vector:
         """Return the number of every worker's votes, counted with their weights."""
         if self.elsewhere is not None:
             return np.asarray(self.elsewhere.loads)
@@ -234,7 +235,7 @@ class EncodedVotes:
         return self.has_ties and all(bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome))
 
     @property
-    def columns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+    def columns(self) -> tuple[Codes, Codes, NDArray[np.float32], NDArray[np.float32]]:
         """Return the columns of every row: first, second, outcome, weight."""
         return self.first, self.second, self.outcome, self.weight
 
@@ -260,11 +261,11 @@ class EncodedVotes:
             f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
         )
 
-    def worker_loads(self) -> NDArray[np.int64]:
+    def worker_loads(self) -> Indices:
         """Return how many votes every worker has, with weights counted and rounded."""
         return np.rint(self.loads).astype(np.int64)
 
-    def worker_codes(self) -> NDArray[np.uint32]:
+    def worker_codes(self) -> Codes:
         """Return the worker of every comparison, as an array of length N; for slow paths only."""
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
@@ -285,7 +286,7 @@ class EncodedVotes:
         names, (codes,) = table.labels(["class"], "class")
         return replace(self, item_class=frozen(codes), class_names=tuple(names))
 
-    def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Self:
+    def with_gold(self, winner: Codes, loser: Codes) -> Self:
         """Return the votes with pairs of known order as the votes of one more worker, the last."""
         # Only for methods that support a worker of known reliability; `n_gold` counts it. Its votes have the winner
         # first even if sides are known, and do not affect side biases.
@@ -313,7 +314,7 @@ class EncodedVotes:
             n_gold=1,
         )
 
-    def select(self, keep: NDArray[np.bool_]) -> Self:
+    def select(self, keep: Mask) -> Self:
         """Return the comparisons where `keep` is true, with the same items, workers and codes."""
         self.require_rows("a choice of votes")
         runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
@@ -332,7 +333,7 @@ class EncodedVotes:
             grades=self._of_kept_workers(self.grades, runs),
         )
 
-    def _of_kept_workers(self, answers: Any, runs: NDArray[np.int64]) -> Any:
+    def _of_kept_workers(self, answers: Any, runs: Indices) -> Any:
         # the rows that remain of a ranking are no ranking: they become weighted pairs
         before, after = np.diff(self.offsets), np.diff(runs)
         if answers is None or ((after > 0) & (after < before)).any():
@@ -453,7 +454,7 @@ class Comparisons(EncodedVotes):
             raise RequestError("votes need two items each: give first and second")
         table = ArraySource({name: values for name, values in given.items() if values is not None})
         items, first_codes, second_codes = table.pairs("first", "second")
-        workers: NDArray[np.object_] = np.array([None], dtype=object)
+        workers: Labels = np.array([None], dtype=object)
         worker_codes = None
         if worker is not None:
             workers, (worker_codes,) = table.labels(["worker"], "worker label")
@@ -474,12 +475,12 @@ class Comparisons(EncodedVotes):
     @classmethod
     def from_codes(
         cls,
-        first: NDArray[np.uint32],
-        second: NDArray[np.uint32],
+        first: Codes,
+        second: Codes,
         *,
-        items: NDArray[np.object_],
-        workers: NDArray[np.object_],
-        worker: NDArray[np.uint32] | None = None,
+        items: Labels,
+        workers: Labels,
+        worker: Codes | None = None,
         outcome: NDArray[np.floating[Any]] | None = None,
         weight: NDArray[np.floating[Any]] | None = None,
         sides_known: bool = False,
@@ -650,12 +651,12 @@ def _unit_of(weight: NDArray[np.float32]) -> np.float32:
 
 
 def _refuse_faults(
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-    worker: NDArray[np.uint32] | None,
+    first: Codes,
+    second: Codes,
+    worker: Codes | None,
     outcome: NDArray[np.float32] | None,
     weight: NDArray[np.float32] | None,
-    items: NDArray[np.object_],
+    items: Labels,
     n_workers: int,
     source: str,
 ) -> None:
@@ -689,12 +690,12 @@ class Tally(NamedTuple):
     such an item on that side, only the prior does.
     """
 
-    agreement: NDArray[np.float64]
-    appearances: NDArray[np.float64]
-    flags: NDArray[np.object_]
+    agreement: Vector
+    appearances: Vector
+    flags: Labels
 
 
-def tally(votes: Comparisons, rank: NDArray[np.int64], threads: int | None = None) -> Tally:
+def tally(votes: Comparisons, rank: Indices, threads: int | None = None) -> Tally:
     """Count votes, in one pass over them; the ranks of the items give their order."""
     order, used = rank.astype(np.uint32), thread_count(threads)
     whole = [slice(0, len(votes))]
@@ -718,7 +719,7 @@ def tally_of(counted: Any) -> Tally:
     return Tally(share, counted.appearances, _WAYS[ways])
 
 
-def _share(agreed: NDArray[np.float64], decided: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share(agreed: Vector, decided: Vector) -> Vector:
     share = np.full(len(agreed), np.nan)
     np.divide(agreed, decided, out=share, where=decided > 0)
     return share

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Codes, Indices
 from crowdsift.votes.comparisons import Comparisons, encoded_again, frozen
 from crowdsift.votes.labels import as_column, factorize, merge
 
@@ -19,8 +20,8 @@ class ContextVotes:
     """
 
     votes: Comparisons
-    worker: NDArray[np.int64]
-    context: NDArray[np.int64]
+    worker: Indices
+    context: Indices
 
 
 def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
@@ -40,7 +41,7 @@ def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     return _apart(votes, order, sizes, keys // count, keys % count)
 
 
-def _with_enough(votes: Comparisons, key: NDArray[np.int64], count: int, enough: float) -> ContextVotes:
+def _with_enough(votes: Comparisons, key: Indices, count: int, enough: float) -> ContextVotes:
     """Return the keys of workers in contexts; contexts with too few votes of a worker are joined."""
     keys, which = np.unique(key, return_inverse=True)
     worker, context = keys // count, keys % count
@@ -60,11 +61,7 @@ def _with_enough(votes: Comparisons, key: NDArray[np.int64], count: int, enough:
 
 
 def _apart(
-    votes: Comparisons,
-    order: NDArray[np.intp],
-    sizes: NDArray[np.intp],
-    worker: NDArray[np.int64],
-    context: NDArray[np.int64],
+    votes: Comparisons, order: NDArray[np.intp], sizes: NDArray[np.intp], worker: Indices, context: Indices
 ) -> ContextVotes:
     """Return the votes in this order, with the number of votes of each worker in each context."""
     voters = worker < votes.n_workers - votes.n_gold
@@ -82,7 +79,7 @@ def _apart(
     return ContextVotes(apart, worker[voters], context[voters])
 
 
-def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
+def shared_items(votes: Comparisons) -> tuple[Indices, Indices, int] | None:
     """Return which item and context each pair (context, item) consists of, and the number of distinct items."""
     # None if no item is in two contexts.
     if not votes.by or not votes.item_contexts.any():
@@ -93,7 +90,7 @@ def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int6
     return place.astype(np.int64), votes.item_contexts, len(items)
 
 
-def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
+def without_contexts(votes: Comparisons) -> tuple[Comparisons, Codes] | None:
     """Return the votes with the items of all contexts merged, and the new code of every old one."""
     # Returns None if most items are in one context only, as replies to one prompt are, except a few that occur
     # everywhere by chance: then nothing can be ranked across contexts.

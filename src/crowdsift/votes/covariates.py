@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Mask, Vector
 from crowdsift.votes.comparisons import Comparisons
 
 SIDE = "side"
@@ -26,9 +27,9 @@ class Design:
 
     votes: Comparisons
     names: tuple[str, ...]
-    scale: NDArray[np.float64]
-    item_values: NDArray[np.float64]
-    by_items: NDArray[np.bool_]
+    scale: Vector
+    item_values: Vector
+    by_items: Mask
 
     def without(self, column: int) -> Design:
         kept = np.arange(len(self.names)) != column
@@ -67,9 +68,7 @@ def design(votes: Comparisons, component: NDArray[np.integer], *, side: bool) ->
     return Design(with_all, names, scale, values, by_items), nothing
 
 
-def _by_items(
-    votes: Comparisons, component: NDArray[np.integer], weight: NDArray[np.float64], x: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _by_items(votes: Comparisons, component: NDArray[np.integer], weight: Vector, x: Vector) -> tuple[Vector, Vector]:
     """Fit x by differences of one number per item, by least squares; return these numbers and Σ n·residual²."""
     n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
     L = np.zeros((n, n))

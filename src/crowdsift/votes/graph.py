@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from crowdsift import _core
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Indices
 from crowdsift.votes.comparisons import Comparisons
 
-Codes = NDArray[np.int64]
+Codes = Indices
 
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.votes.comparisons import Comparisons, encoded_again
 
 
@@ -13,8 +12,8 @@ class GroupedVotes(NamedTuple):
     """The votes, and the item and group of each of their items."""
 
     votes: Comparisons
-    item: NDArray[np.int64]
-    group: NDArray[np.int64]
+    item: Indices
+    group: Indices
 
     @property
     def numbers(self) -> float:
@@ -24,12 +23,12 @@ class GroupedVotes(NamedTuple):
 
 def in_groups(
     votes: Comparisons,
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    worker: NDArray[np.int64],
+    first: Indices,
+    second: Indices,
+    worker: Indices,
     outcome: Vector,
     weight: Vector,
-    group: NDArray[np.int64],
+    group: Indices,
     threads: int | None = None,
 ) -> GroupedVotes:
     """Return the rows behind the votes, with items distinguished by group."""

@@ -36,7 +36,7 @@ class FeatureBlock:
     rarity: Vector | None = None
     values: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
-    def standardise(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+    def standardise(self, raw: NDArray[Any]) -> Vector:
         """Return features of other items in the units of these; NaN (unknown) becomes the mean."""
         scaled = (np.asarray(raw, np.float64) - self.centre) / self.scale * self.factor
         return np.asarray(np.nan_to_num(scaled, nan=0.0))

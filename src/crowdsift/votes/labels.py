@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.numeric import Codes, Indices, Labels
+
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
 
 # The column of contexts, or several columns; "" for none. The context of an item is the value of the column, or a tuple
@@ -68,7 +70,7 @@ def as_column(values: Any) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
+def factorize(column: NDArray[Any]) -> tuple[list[Any], Codes]:
     """Return the distinct entries of an array, in any order, and the code of every entry."""
     if column.dtype.kind in "iu":
         distinct, places = np.unique(column, return_inverse=True)
@@ -128,9 +130,7 @@ def plain(labels: Iterable[Any]) -> list[Any]:
     return values
 
 
-def merge(
-    parts: Sequence[tuple[Iterable[Any], NDArray[np.uint32]]],
-) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+def merge(parts: Sequence[tuple[Iterable[Any], Codes]]) -> tuple[Labels, list[Codes]]:
     """Return the sorted distinct labels of several columns together, and the codes of each column."""
     given = [list(labels) for labels, _ in parts]
     if any(type(label) is int for labels in given for label in labels):
@@ -200,7 +200,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=repr)
 
 
-def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
+def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> Indices:
     """Return the index of every wanted label among the labels, or -1; see `match_items`."""
     exact = {key_of(label): place for place, label in enumerate(labels)}
     found = [exact.get(key_of(label), -1) for label in wanted]

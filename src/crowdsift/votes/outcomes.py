@@ -9,12 +9,12 @@ from math import lgamma
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.votes.comparisons import Comparisons
 
-Values = NDArray[np.float64]
+Values = Vector
 
 # Candidate numbers of votes at the common rate that are added to a worker's own; the likeliest is used.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
+from crowdsift.numeric import Codes, Labels
 from crowdsift.votes.labels import merge
 
 _DIGITS = 24
@@ -88,7 +88,7 @@ class Hiding:
         text = repr(label).encode("utf-8", "surrogatepass")
         return f"worker-{_digest(self.key, text)[:_DIGITS]}"
 
-    def pseudonyms(self, labels: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.uint32]]:
+    def pseudonyms(self, labels: Labels) -> tuple[Labels, Codes]:
         """Return the pseudonyms in sorted order, and the new code of every label."""
         # The order of the labels would identify workers to anybody who knows all names.
         names = [self.pseudonym(label) for label in labels.tolist()]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
+from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain, shown
 from crowdsift.votes.replies import prompt_label, reply_label
 
@@ -58,17 +59,17 @@ class Added:
     """
 
     numbers: Mapping[str, NDArray[Any]]
-    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(default_factory=dict)
-    turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
+    labels: Mapping[str, tuple[Codes, Labels]] = field(default_factory=dict)
+    turned: tuple[tuple[str, str], tuple[str, str], Mask] | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
-    rows: NDArray[np.int64] | None = None
+    rows: Indices | None = None
 
 
 class SortedCodes(NamedTuple):
     """Sorted text labels, the codes of every column, and the codes of labels that may be blank."""
 
-    labels: NDArray[np.object_]
-    codes: list[NDArray[np.uint32]]
+    labels: Labels
+    codes: list[Codes]
     unclear: list[int]
 
 
@@ -95,11 +96,11 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def encode(self, name: str) -> tuple[list[Any], Codes]:
         """Return distinct labels in any order, and every row's code or MISSING."""
 
     @abstractmethod
-    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+    def numbers(self, name: str) -> Vector | NDArray[np.float32]:
         """Return the column as numbers without rounding, NaN for entries without one."""
 
     @abstractmethod
@@ -128,7 +129,7 @@ class Source(ABC):
         """Return one entry in full, even of a column of replies, which are cut otherwise."""
         return self.value(name, row)
 
-    def kept(self) -> NDArray[np.bool_] | None:
+    def kept(self) -> Mask | None:
         """Return which rows meet the condition; None if there is none."""
         return None
 
@@ -169,14 +170,14 @@ class Source(ABC):
         source, number = self.place(row)
         return InputError(message, source=source, row=number, column=column)
 
-    def codes(self, column: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def codes(self, column: str) -> tuple[list[Any], Codes]:
         """Return `encode`; a label that cannot be one is an error with its place."""
         try:
             return self.encode(column)
         except LabelError as fault:
             raise self.fault(fault.row, column, fault.message) from None
 
-    def entries(self, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def entries(self, column: str, what: str) -> tuple[list[Any], Codes]:
         """Return codes for a column whose entries must all be labels."""
         given, codes = self.codes(column)
         unfit = [code for code, label in enumerate(given) if label.__hash__ is None]
@@ -191,7 +192,7 @@ class Source(ABC):
         except LabelError as fault:
             raise self.fault(int(np.argmax(codes == fault.row)), column, fault.message) from None
 
-    def _refuse_empty(self, codes: NDArray[np.uint32], empty: list[int], column: str, what: str) -> None:
+    def _refuse_empty(self, codes: Codes, empty: list[int], column: str, what: str) -> None:
         absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
         if not absent.any():
             return
@@ -205,7 +206,7 @@ class Source(ABC):
             int(rows[0]), column, f"empty {what}; {advice}, or set bad rows aside (--skip-bad, skip_bad=True)"
         )
 
-    def labels(self, columns: Sequence[str], what: str) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+    def labels(self, columns: Sequence[str], what: str) -> tuple[Labels, list[Codes]]:
         """Return the sorted distinct labels of the columns together, and the codes of each column."""
         quick = self.sorted_codes(columns)
         if quick is None:
@@ -216,9 +217,7 @@ class Source(ABC):
             self._refuse_empty(each, empty, column, what)
         return labels, codes
 
-    def pairs(
-        self, first: str, second: str, what: str = "item label"
-    ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+    def pairs(self, first: str, second: str, what: str = "item label") -> tuple[Labels, Codes, Codes]:
         """Return codes for two columns of items, which must differ in every row."""
         items, (one, two) = self.labels([first, second], what)
         if len(items) == 1:
@@ -231,7 +230,7 @@ class Source(ABC):
             raise self.fault(row, None, f"the item {label} is compared with itself; remove the row")
         return items, one, two
 
-    def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
+    def quantities(self, column: str, role: str) -> Vector | NDArray[np.float32]:
         """Return a column of finite numbers, each within the limits of its role."""
         # The roles are outcome, weight, feature and number. The limits are checked before any rounding to float32.
         values = self.numbers(column)
@@ -275,7 +274,7 @@ class ArraySource(Source):
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         return len(self._columns[[*wanted, *replies, *prompts][0]])
 
-    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    def encode(self, name: str) -> tuple[list[Any], Codes]:
         column = self._columns[name]
         if name in self._cut:
             column = as_column(list(map(self._cut[name], column.tolist())))
@@ -284,7 +283,7 @@ class ArraySource(Source):
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return zip(*(self._columns[name].tolist() for name in names), strict=True)
 
-    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+    def numbers(self, name: str) -> Vector | NDArray[np.float32]:
         return as_numbers(self._columns[name])
 
     def value(self, name: str, row: int) -> Any:
@@ -300,7 +299,7 @@ def distinct_names(names: Iterable[Any]) -> tuple[str, ...]:
     return texts
 
 
-def as_numbers(column: NDArray[Any]) -> NDArray[np.float64] | NDArray[np.float32]:
+def as_numbers(column: NDArray[Any]) -> Vector | NDArray[np.float32]:
     """Return a column as numbers, NaN for entries that are none."""
     if column.dtype == np.float32:
         return np.ascontiguousarray(column)

@@ -38,6 +38,7 @@ from crowdsift.engines.grid import (
     WorkerTypes,
 )
 from crowdsift.engines.kinds import Solution, WeightedPairs
+from crowdsift.numeric import Codes, Indices, Mask
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.votes.contexts import by_context
 
@@ -70,9 +71,7 @@ class CpuGrid:
         core, centred = self._votes.core, self._votes.facts.sides_known
         return CpuProducts(self._votes, lambda v: core.correlate(centred, v), lambda: core.correlation_degrees(centred))
 
-    def factoriser(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
-    ) -> Factoriser | None:
+    def factoriser(self, low: Codes, high: Codes, n_items: int, most: float) -> Factoriser | None:
         return self._factorisers.find(low, high, n_items, most)
 
 
@@ -148,11 +147,11 @@ class Factorisers:
     """Find factorisers; the analysis of the last pairs is kept, even if they were refused."""
 
     def __init__(self) -> None:
-        self._pairs: tuple[NDArray[np.uint32], NDArray[np.uint32], int] | None = None
+        self._pairs: tuple[Codes, Codes, int] | None = None
         self._most = 0.0
         self._sparse: _core.Factoriser | None = None
 
-    def find(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float) -> Factoriser | None:
+    def find(self, low: Codes, high: Codes, n_items: int, most: float) -> Factoriser | None:
         """Return the cheapest factoriser within `most` multiplications; None if there is none."""
         low, high = np.ascontiguousarray(low, np.uint32), np.ascontiguousarray(high, np.uint32)
         if not self._known(low, high, n_items):
@@ -166,7 +165,7 @@ class Factorisers:
             return _Dense(low, high, n_items)
         return None
 
-    def _known(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> bool:
+    def _known(self, low: Codes, high: Codes, n_items: int) -> bool:
         if self._pairs is None or self._pairs[2] != n_items:
             return False
         return np.array_equal(self._pairs[0], low) and np.array_equal(self._pairs[1], high)
@@ -175,7 +174,7 @@ class Factorisers:
 class _Dense:
     """A dense factorisation by LAPACK."""
 
-    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> None:
+    def __init__(self, low: Codes, high: Codes, n_items: int) -> None:
         self._low, self._high, self._n = low, high, n_items
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
@@ -198,13 +197,11 @@ class _Dense:
 class CpuVotes(CountedVotes):
     """The votes in the core, and a counter of passes over them."""
 
-    def __init__(
-        self, core: _core.Core, facts: Facts, rows: NDArray[np.int64], counted_with: CpuVotes | None = None
-    ) -> None:
+    def __init__(self, core: _core.Core, facts: Facts, rows: Indices, counted_with: CpuVotes | None = None) -> None:
         self.core, self.facts, self._rows = core, facts, rows
         super().__init__(counted_with)
 
-    def share(self, workers: NDArray[np.bool_]) -> float:
+    def share(self, workers: Mask) -> float:
         """Return the share of the votes that these workers have."""
         return float(self._rows @ workers) / max(float(self._rows.sum()), 1.0)
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift._core import collapse
 from crowdsift.engines.dask import map as shard_map
@@ -29,6 +28,7 @@ from crowdsift.errors import CrowdsiftError, InputError, RequestError, ResourceE
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.streamed import Labels, ParquetVotes, by_range, merged_labels, plain_intake
+from crowdsift.numeric import Codes, Indices
 from crowdsift.votes.comparisons import Comparisons
 
 
@@ -120,11 +120,9 @@ def united_labels(parts: Sequence[Labels]) -> Labels:
     return merged_labels(parts)
 
 
-def coded_blocks(
-    file: str, options: dict[str, Any], labels: Labels, ranges: Sequence[Range]
-) -> list[NDArray[np.uint32]]:
+def coded_blocks(file: str, options: dict[str, Any], labels: Labels, ranges: Sequence[Range]) -> list[Codes]:
     """Return the rows of a file as codes, separated by ranges of workers; others are left out."""
-    blocks: list[list[NDArray[np.uint32]]] = [[] for _ in ranges]
+    blocks: list[list[Codes]] = [[] for _ in ranges]
     bounds = sorted({bound for each in ranges for bound in each} | {0, len(labels.workers)})
     place = {each.begin: at for at, each in enumerate(ranges)}
     with _opened(file, options) as votes:
@@ -136,9 +134,7 @@ def coded_blocks(
     return [np.concatenate([np.empty((0, 3), np.uint32), *each]) for each in blocks]
 
 
-def hold_votes(
-    blocks: Sequence[NDArray[np.uint32]], key: tuple[str, int], own: Range, n_items: int
-) -> tuple[NDArray[np.int64], list[int]]:
+def hold_votes(blocks: Sequence[Codes], key: tuple[str, int], own: Range, n_items: int) -> tuple[Indices, list[int]]:
     """Sort the votes of a range of workers and keep them in this process."""
     # Returns the offsets of workers, and the number of rows of each block.
     from distributed import get_worker
@@ -201,7 +197,7 @@ class FileShards:
         self.total_weight = float(labels.loads.sum())
         return labels
 
-    def assign(self, ranges: Sequence[Range]) -> NDArray[np.int64]:
+    def assign(self, ranges: Sequence[Range]) -> Indices:
         """Read all rows, place every range's votes on a worker, and return all offsets."""
         self.ranges = list(ranges)
         there = sorted(self._sync(connected_workers(self.session.client)))

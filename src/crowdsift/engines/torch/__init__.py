@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.engines.torch.counts import TorchCounts
@@ -20,6 +19,7 @@ from crowdsift.engines.torch.grid import TorchGrid
 from crowdsift.engines.torch.likelihood import TorchLikelihood
 from crowdsift.engines.torch.slopes import TorchSlopes
 from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.numeric import Codes
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import by_context
 
@@ -69,7 +69,7 @@ class TorchEngine:
         return memory_errors(self._device, len(self._comparisons))
 
 
-def _components(votes: VoteTensors) -> NDArray[np.uint32]:
+def _components(votes: VoteTensors) -> Codes:
     # Both items of a comparison take the smaller label of the two, and every label takes the label of its item, until
     # none changes.
     label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)

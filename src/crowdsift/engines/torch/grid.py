@@ -6,7 +6,6 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdsift.engines.grid import MAX_DENSE_ITEMS, MAX_FACTOR_WORK, WorkerTypes
@@ -17,7 +16,7 @@ from crowdsift.engines.torch.sites import TorchSites
 from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.vectors import to_host
 from crowdsift.engines.torch.votes import VoteTensors
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Vector
 
 # Up to this number of items a dense inverse is as cheap as the sparse one of the CPU engine. So both engines choose the
 # same method.
@@ -42,9 +41,7 @@ class TorchGrid:
     def correlations(self) -> TorchCorrelations:
         return TorchCorrelations(self._votes)
 
-    def factoriser(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
-    ) -> DenseFactoriser | None:
+    def factoriser(self, low: Codes, high: Codes, n_items: int, most: float) -> DenseFactoriser | None:
         # By a dense inverse, for few items.
         few = n_items <= (MAX_DENSE_ITEMS if most >= MAX_FACTOR_WORK else _FEW_ITEMS)
         return DenseFactoriser(low, high, n_items, self._votes.device) if few else None
@@ -53,7 +50,7 @@ class TorchGrid:
 class DenseFactoriser:
     """Exact variances by a dense inverse on the device."""
 
-    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, device: torch.device) -> None:
+    def __init__(self, low: Codes, high: Codes, n_items: int, device: torch.device) -> None:
         self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high))
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 

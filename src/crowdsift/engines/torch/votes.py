@@ -15,6 +15,7 @@ from crowdsift.engines.base import CountedVotes
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.vectors import to_device
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Codes
 from crowdsift.votes.comparisons import Comparisons
 
 _STAGE = 1 << 24  # numbers copied at a time
@@ -104,7 +105,7 @@ class VoteTensors(CountedVotes):
         """Return the number 0 on the device."""
         return torch.zeros((), dtype=torch.float64, device=self.device)
 
-    def codes(self, values: NDArray[np.uint32]) -> Tensor:
+    def codes(self, values: Codes) -> Tensor:
         """Return codes of items; there are fewer than 2³¹."""
         return self._plain(np.asarray(values, np.uint32).view(np.int32))
 

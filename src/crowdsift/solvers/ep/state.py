@@ -25,7 +25,7 @@ from crowdsift.engines.grid import (
     SiteSystem,
     WorkerTypes,
 )
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Vector
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod, learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
@@ -89,9 +89,9 @@ class WarmStart:
 class SavedSites(NamedTuple):
     """Sites of votes in any order, with the worker of each, and adaptive grids by worker."""
 
-    worker: NDArray[np.uint32]
-    winner: NDArray[np.uint32]
-    loser: NDArray[np.uint32]
+    worker: Codes
+    winner: Codes
+    loser: Codes
     kind: NDArray[np.int8]
     tau: NDArray[np.float32]
     nu: NDArray[np.float32]
@@ -100,7 +100,7 @@ class SavedSites(NamedTuple):
     low: Vector
     high: Vector
 
-    def recoded(self, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int) -> SavedSites:
+    def recoded(self, item: Indices, worker: Indices, n_workers: int) -> SavedSites:
         """Return the sites under new codes; sites with the code -1 are left out."""
         to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
         codes = to_worker[self.worker], to_item[self.winner], to_item[self.loser]

@@ -6,11 +6,10 @@ again.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.grid import GridSites, SitePass, VoteSites, WorkerTypes
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Mask, Vector
 from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.search import with_terms
@@ -101,7 +100,7 @@ class _Spread:
         self._seen = self._now()
         self._run.iterate()
 
-    def _visit(self, moving: NDArray[np.bool_]) -> None:
+    def _visit(self, moving: Mask) -> None:
         run = self._run
         self._seen = np.where(moving[self._worker], self._now(), self._seen)
         side = run.sides.prior
@@ -113,7 +112,7 @@ class _Spread:
         return self._run.means[self._votes.winner] - self._run.means[self._votes.loser]
 
 
-def _most_moved(moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _most_moved(moved: Vector, worker: Codes, counts: Indices) -> Mask:
     largest = np.zeros(len(counts))
     np.maximum.at(largest, worker, moved)
     order = np.argsort(-largest, kind="stable")
@@ -169,7 +168,7 @@ def _unless_without_effect(run: Propagation) -> Propagation:
     return found if found.settled else run
 
 
-def worker_codes(votes: VoteSites) -> NDArray[np.uint32]:
+def worker_codes(votes: VoteSites) -> Codes:
     """Return the worker of every vote."""
     return np.repeat(np.arange(len(votes.held), dtype=np.uint32), votes.held)
 

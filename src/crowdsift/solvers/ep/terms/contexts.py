@@ -31,7 +31,7 @@ from crowdsift.engines.grid import (
     WorkerTypes,
     mirrored,
 )
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.distributions import deposit
 from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 from crowdsift.solvers.ep.items import Factorisation
@@ -104,8 +104,8 @@ class ContextSites:
     def __init__(
         self,
         by_context: GridSites,
-        worker: NDArray[np.int64],
-        context: NDArray[np.int64],
+        worker: Indices,
+        context: Indices,
         n_workers: int,
         types: WorkerTypes,
         n_gold: int = 0,
@@ -260,7 +260,7 @@ class ContextSites:
         return len(self._shape.widths) * (2 * len(self._levels) + 1)
 
 
-def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]:
+def _within(values: Indices, begin: int, end: int) -> NDArray[np.intp]:
     """Return which values are in the range."""
     return np.flatnonzero((values >= begin) & (values < end))
 
@@ -292,7 +292,7 @@ def _sites(run: Propagation, apart: ContextEngine) -> GridSites:
     return sites
 
 
-def _gain(run: Propagation, sites: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]) -> float:
+def _gain(run: Propagation, sites: GridSites, worker: Indices, rows: NDArray[np.intp]) -> float:
     """Return by how many nats one pass raises the evidence if workers may differ between contexts."""
     # The gain from updated scores is not included, so the threshold is below that of the evidence.
     prior, side, types = run.prior, run.sides.prior, run.prior.types
@@ -370,7 +370,7 @@ def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
     return np.concatenate([down[:, ::-1], masses[:, half : half + 1], up], axis=1)
 
 
-def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
+def _summed(values: Vector, place: Indices, count: int) -> Vector:
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     result = np.zeros((count, values.shape[1]))
@@ -386,7 +386,7 @@ class TypeTree:
     `blurred`, and `sharpened` gives its counts.
     """
 
-    def __init__(self, whole: NDArray[np.int64], n_workers: int, types: WorkerTypes) -> None:
+    def __init__(self, whole: Indices, n_workers: int, types: WorkerTypes) -> None:
         self._whole, self._n, self._types = whole, n_workers, types
         self.spread = 0.3
 
@@ -502,7 +502,7 @@ class SideTree:
     `context_variance` those of γ in a context given all other contexts.
     """
 
-    def __init__(self, whole: NDArray[np.int64], n_workers: int) -> None:
+    def __init__(self, whole: Indices, n_workers: int) -> None:
         self._whole, self._n = whole, n_workers
         self.spread = _SIDE_SPREAD_START  # w
         self._tau = self._nu = np.zeros(len(whole))
@@ -578,15 +578,15 @@ class SideTree:
 class ContextPoints(NamedTuple):
     """Posteriors of workers in contexts, by the codes of both; one row of points each."""
 
-    worker: NDArray[np.int64]
-    context: NDArray[np.int64]
+    worker: Indices
+    context: Indices
     points: WorkerPoints
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
         """Append these rows to the rows for contexts in which workers had no votes."""
         return WorkerPoints(*(np.concatenate(both) for both in zip(common, self.points, strict=True)))
 
-    def rows(self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int) -> NDArray[np.int64]:
+    def rows(self, worker: NDArray[np.integer], context: NDArray[np.integer], n_workers: int) -> Indices:
         """Return the rows of `below` for a worker in a context, if it voted there."""
         count = int(max(self.context.max(initial=0), context.max(initial=0))) + 1
         known, query = self.worker * count + self.context, worker * count + context

@@ -27,7 +27,7 @@ from crowdsift.engines.grid import (
     WorkerTypes,
 )
 from crowdsift.engines.kinds import Operator, WeightedPairs
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Mask, Vector
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.solvers.ep.state import KeptCovariates, Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
@@ -233,7 +233,7 @@ class Elimination:
     M: Vector
     f: Vector  # workers x covariates
     root: Vector  # of the variances T
-    free: NDArray[np.bool_]
+    free: Mask
     n_items: int
     log_workers: float
     proper: bool
@@ -294,7 +294,7 @@ class Elimination:
 
 
 def eliminate(
-    tau: Vector, nu: Vector, votes: CovariateVotes, n_items: int, variance: Vector, free: NDArray[np.bool_]
+    tau: Vector, nu: Vector, votes: CovariateVotes, n_items: int, variance: Vector, free: Mask
 ) -> Elimination:
     """Eliminate workers from the joint Gaussian of these sites."""
     worker, n, C, winner, loser = votes.worker, votes.n, votes.C, votes.winner, votes.loser
@@ -361,12 +361,7 @@ class CovariateSites:
     """
 
     def __init__(
-        self,
-        votes: Comparisons,
-        types: WorkerTypes,
-        variance: float,
-        free: NDArray[np.bool_],
-        threads: int | None = None,
+        self, votes: Comparisons, types: WorkerTypes, variance: float, free: Mask, threads: int | None = None
     ) -> None:
         y, worker = votes.outcome.astype(np.float64), votes.worker_codes().astype(np.int64)
         tied = (y == 0.5) & types.ties
@@ -395,7 +390,7 @@ class CovariateSites:
         spread = np.sum(C**2 * self.effects.variance, axis=1)
         self._V = np.stack([np.full(len(rows), variance), np.zeros(len(rows)), spread], axis=1)
         self._passes = 0
-        self._near: NDArray[np.bool_] = np.ones((votes.n_workers, 0), bool)
+        self._near: Mask = np.ones((votes.n_workers, 0), bool)
         self.laplace: WorkerLaplace | None = None
         self._eliminated: Elimination | None = None
         self.joint: JointPosterior | None = None
@@ -418,7 +413,7 @@ class CovariateSites:
         table = TypeValues(*types.points())
         root = np.sqrt(self.effects.variance)
         g, count = self.effects.mean, len(votes.starts) - 1
-        wanted: NDArray[np.bool_] = np.ones((count, len(prior)), bool)
+        wanted: Mask = np.ones((count, len(prior)), bool)
         self._passes += 1
         if self.laplace is None:
             self.laplace = start(count, len(prior), g)
@@ -601,7 +596,7 @@ def worker_messages(
     g: Vector,
     root: Vector,
     before: WorkerLaplace,
-    wanted: NDArray[np.bool_],
+    wanted: Mask,
 ) -> WorkerLaplace:
     """Return a Newton step of the given workers and types; the others stay where they are."""
     log_z, G, H = passes.messages(types, m, v, before.gamma, wanted)

@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.grid import PairVariances, SiteSystem
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.solvers.convergence import Progress
 from crowdsift.solvers.ep.items import MIN_EFFECT, Factorisation, ItemPrior, ItemsState, scoring_step
@@ -97,9 +96,9 @@ class DependentVotes(Term):
 class _Batch(NamedTuple):
     """Groups of one size: their nodes and the items of these, a row per group."""
 
-    groups: NDArray[np.int64]
-    nodes: NDArray[np.int64]
-    items: NDArray[np.int64]
+    groups: Indices
+    nodes: Indices
+    items: Indices
 
 
 class _Blocks(NamedTuple):
@@ -118,9 +117,7 @@ class GroupPrior(ItemPrior):
     of every group with sites held fixed.
     """
 
-    def __init__(
-        self, item: NDArray[np.int64], group: NDArray[np.int64], count: int, variance: float = _START_VARIANCE
-    ) -> None:
+    def __init__(self, item: Indices, group: Indices, count: int, variance: float = _START_VARIANCE) -> None:
         self.item, self.n_items, self.count, self.group = item, len(item), count, group
         self.common, self.deviations = 1.0, np.full(int(group.max(initial=-1)) + 1, variance)
         self._at: tuple[SiteSystem | None, bytes] = (None, b"")
@@ -189,7 +186,7 @@ class GroupPrior(ItemPrior):
         total = float(self.item_means @ self.item_means) + float(np.trace(self.covariance))
         return float(np.sqrt(total / self.count))
 
-    def block_covariances(self) -> Iterator[tuple[NDArray[np.int64], Vector]]:
+    def block_covariances(self) -> Iterator[tuple[Indices, Vector]]:
         """Yield the nodes of every group and the covariance of their scores."""
         for batch, blocks in zip(self._batches, self._blocks, strict=True):
             yield from zip(batch.nodes, blocks.covariance, strict=True)
