@@ -92,11 +92,12 @@ def test_a_judge_who_nearly_always_answers_left_is_one_sided(seed, spread):
 
 
 @pytest.mark.parametrize("method", ["sift", "bora-map", "bora-em", "crowd-bt", "factor-bt", "htcv", "hbtl"])
-def test_honest_judges_with_few_votes_are_not_accused(method):
-    """Fault 25: 6,000 honest judges with 1 to 20 votes each, ties and sides."""
+@pytest.mark.parametrize("seed", [1, 2])
+def test_honest_judges_with_few_votes_are_not_accused(method, seed):
+    """Fault 25: 6,000 honest judges with 1 to 20 votes each and ties, who lean to the left, more in the first crowd."""
     from benchmarks.verdict_safety import ACCUSED, honest
 
-    verdict = crowdsift.fit(honest(1).votes, method).workers["verdict"]
+    verdict = crowdsift.fit(honest(seed).votes, method).workers["verdict"]
     assert np.isin(verdict, ACCUSED).sum() <= 1
     assert (verdict == "reliable").sum() > 300
 

@@ -153,11 +153,13 @@ def class_shares(evidence: Vector) -> Vector:
 
 
 _STEPS = 2.0 ** np.arange(-3.0, 2.0, 0.5)  # reliabilities of types, in units of a first guess of b
+_LEANS = np.array([-1.5, -0.75, 0.0, 0.75, 1.5])  # leans to the left of types, in logits
+_USUAL_LEAN = 0.5  # their standard deviation before votes
 _SIDES = np.array([0.8, 0.9, 0.97, 0.2, 0.1, 0.03])  # P(left) of one-sided types
 _SHARES = (0.1, 0.17, 0.7, 0.03)  # prior shares of the classes
 _PRIOR_WORKERS = 20.0  # number of workers that these shares count as
 _SLIPS = 0.02
-_BINS = 257  # bins of differences
+_BINS = 129  # bins of differences
 _NUMBERS = 8_000_000  # numbers in an array over workers and bins at a time
 _ROWS = 1 << 20  # votes processed at a time
 _LEARNED_FROM = 20_000  # most workers from which shares are learned; of more, a part is used
@@ -188,24 +190,28 @@ def vote_evidence(fitted: FitBuilder) -> VoteEvidence | None:
     if not 0.0 < guess < np.inf:
         return None
     levels = guess * np.concatenate([-_STEPS[::-1], [0.0], _STEPS])
+    leans = np.zeros(1)
     if votes.elsewhere is None:
-        logs = _log_likelihoods(fitted, levels)
+        leans = _LEANS if votes.sides_known else leans
+        logs = _log_likelihoods(fitted, levels, leans)
     else:  # the rows are on other machines
         assert result.reliability_sd is not None
         distance = (levels - beta[:, None]) / np.maximum(result.reliability_sd, 1e-12)[:, None]
         logs = np.where(fitted.votes.loads[:, None] < _NORMAL_FROM, 0.0, -0.5 * distance**2)
-    sides = logs.shape[1] - len(levels)
-    weights = _learned(logs, levels, guess)
-    up, down = weights[: len(levels)][levels > 0], weights[: len(levels)][levels < 0][::-1]
+        logs -= logs.max(axis=1, keepdims=True)
+    level, lean = np.repeat(levels, len(leans)), np.tile(leans, len(levels))
+    sides = logs.shape[1] - len(level)
+    weights = _learned(logs, level, lean, guess)
+    of_level = weights[: len(level)].reshape(len(levels), -1).sum(axis=1)
+    up, down = of_level[levels > 0], of_level[levels < 0][::-1]
     chosen = up if up.sum() >= down.sum() else down
     reached = np.cumsum(chosen) - 0.5 * chosen
     typical = float(np.interp(0.5 * chosen.sum(), reached, guess * _STEPS))
-    of_class = np.append(_classes(levels, typical), np.full(sides, 3))
-    joint = np.exp(logs - logs.max(axis=1, keepdims=True)) * weights
-    held = [of_class == number for number in range(4 if sides else 3)]
-    masses = np.stack([joint[:, mine].sum(axis=1) for mine in held], axis=1)
-    shares = np.array([max(float(weights[mine].sum()), 1e-300) for mine in held])
-    evidence = np.log(np.maximum(masses / shares, 1e-300))
+    of_class = np.append(_classes(level, typical), np.full(sides, 3))
+    joint = weights[:, None] * (of_class[:, None] == np.arange(4 if sides else 3))
+    parts = np.array_split(logs, -(-len(logs) // _LEARNED_FROM))
+    masses = np.concatenate([np.exp(part.astype(np.float64)) @ joint for part in parts])
+    evidence = np.log(np.maximum(masses / np.maximum(joint.sum(axis=0), 1e-300), 1e-300))
     return VoteEvidence(evidence, masses / masses.sum(axis=1, keepdims=True), typical)
 
 
@@ -214,15 +220,19 @@ def _classes(levels: Vector, typical: float) -> Vector:
     return np.where(levels < -zone, 0, np.where(levels > zone, 2, 1))
 
 
-def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
-    of_class = np.append(_classes(levels, guess), np.full(logs.shape[1] - len(levels), 3))
-    prior = np.array(_SHARES)[of_class] / np.bincount(of_class, minlength=4)[of_class]
+def _learned(logs: NDArray[np.floating], level: Vector, lean: Vector, guess: float) -> Vector:
+    of_class = _classes(level, guess)
+    usual = np.exp(-0.5 * lean**2 / _USUAL_LEAN**2)
+    usual[(of_class == 1) & (np.abs(lean) > 1.0)] = 0.0  # such workers are one-sided
+    of_class = np.append(of_class, np.full(logs.shape[1] - len(level), 3))
+    usual = np.append(usual, np.ones(len(of_class) - len(level)))
+    prior = np.array(_SHARES)[of_class] * usual / np.bincount(of_class, usual, 4)[of_class]
     return _by_em(logs, prior / prior.sum())
 
 
-def _by_em(logs: Vector, prior: Vector) -> Vector:
+def _by_em(logs: NDArray[np.floating], prior: Vector) -> Vector:
     """Return the shares of components of a mixture, from the log-likelihoods of every worker."""
-    some = logs[:: -(-len(logs) // _LEARNED_FROM)]
+    some = logs[:: -(-len(logs) // _LEARNED_FROM)].astype(np.float64)
     likelihood = np.exp(some - some.max(axis=1, keepdims=True))
     weights = prior
     for _ in range(_ITERATIONS):
@@ -231,38 +241,40 @@ def _by_em(logs: Vector, prior: Vector) -> Vector:
     return np.asarray(weights)
 
 
-def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
-    # Votes are counted in bins of the difference in favour of the chosen item.
+def _log_likelihoods(fitted: FitBuilder, levels: Vector, leans: Vector) -> NDArray[np.float32]:
+    # A row per worker, its largest value 0. Votes are counted by whether the left item was chosen and in bins of the
+    # difference in favour of the chosen item.
     votes, level = fitted.votes, fitted.estimate.workers.random_level
-    probability = fitted.model.probability
     far = max(float(np.ptp(fitted.estimate.scores)), 1e-12)
     at = np.linspace(-far, far, _BINS)
-    grid = np.stack([probability(at, np.full(_BINS, level + each)) for each in levels], axis=1)
-    table = np.log((1.0 - _SLIPS) * np.clip(grid, 0.0, 1.0) + 0.5 * _SLIPS)
+    grid = np.stack([fitted.model.probability(at, np.full(_BINS, level + each)) for each in levels], axis=1)
+    grid = np.clip(grid, 0.0, 1.0)[None, :, :, None]
+    odds = np.exp(np.stack([-leans, leans]))[:, None, None, :]
+    chance = grid * odds / (grid * odds + 1.0 - grid)
+    table = np.log((1.0 - _SLIPS) * chance + 0.5 * _SLIPS).reshape(2 * _BINS, -1)
     differences = _differences(fitted, float(levels[-1]) / _STEPS[-1])
-    sided = votes.sides_known
-    result = np.zeros((votes.n_workers, len(levels) + (len(_SIDES) if sided else 0)))
-    step = max(_NUMBERS // _BINS, 1)
+    sided = int(votes.sides_known)
+    result = np.zeros((votes.n_workers, table.shape[1] + len(_SIDES) * sided), np.float32)
+    step = max(_NUMBERS // (2 * _BINS), 1)
     for begin in range(0, votes.n_workers, step):
         end = min(begin + step, votes.n_workers)
-        counts, left = np.zeros((end - begin) * _BINS), np.zeros((2, end - begin))
+        counts = np.zeros((end - begin) * 2 * _BINS)
         last = int(votes.offsets[end])
         for start in range(int(votes.offsets[begin]), last, _ROWS):
             rows = slice(start, min(start + _ROWS, last))
-            lean = votes.weight[rows] * (2.0 * votes.outcome[rows].astype(np.float64) - 1.0)
+            answer = votes.weight[rows] * (2.0 * votes.outcome[rows].astype(np.float64) - 1.0)
             ends = np.clip(votes.offsets[begin : end + 1], rows.start, rows.stop)
             worker = np.repeat(np.arange(end - begin), np.diff(ends))
-            gap = np.sign(lean) * differences(votes.first[rows], votes.second[rows])
+            gap = np.sign(answer) * differences(votes.first[rows], votes.second[rows])
             place = np.rint((gap + far) * ((_BINS - 1) / (2.0 * far))).astype(np.int64)
-            counts += np.bincount(worker * _BINS + place, np.abs(lean), len(counts))
-            for row, mine in enumerate((np.maximum(lean, 0.0), np.maximum(-lean, 0.0))):
-                left[row] += np.bincount(worker, mine, end - begin)
-        total = np.maximum(left.sum(axis=0), 1e-300)
-        scale = np.minimum(1.0, _MOST_VOTES / total)
-        part = result[begin:end]
-        part[:, : len(levels)] = (counts.reshape(-1, _BINS) * scale[:, None]) @ table
+            counts += np.bincount((2 * worker + (answer > 0.0)) * _BINS + place, np.abs(answer), len(counts))
+        tallies = counts.reshape(-1, 2 * _BINS)
+        tallies *= np.minimum(1.0, _MOST_VOTES / np.maximum(tallies.sum(axis=1, keepdims=True), 1e-300))
+        logs = tallies @ table
         if sided:
-            part[:, len(levels) :] = (left * scale).T @ np.log([_SIDES, 1.0 - _SIDES])
+            of_side = counts.reshape(-1, 2, _BINS).sum(axis=2)
+            logs = np.hstack([logs, of_side @ np.log([1.0 - _SIDES, _SIDES])])
+        result[begin:end] = logs - logs.max(axis=1, keepdims=True)
     return result
 
 
