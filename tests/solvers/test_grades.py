@@ -54,6 +54,18 @@ def test_scales_of_workers_are_learned_and_are_none_where_all_are_alike():
             assert found.variance < 0.01
 
 
+def test_cut_points_do_not_depend_on_where_the_search_starts():
+    """A start without ties, or with fewer grades, is none for votes with them."""
+    rng = np.random.default_rng(8)
+    eta = 1.8 * rng.normal(size=3000)
+    grade = drawn(rng, eta, np.array([0.4, 1.2, 2.5]))
+    votes = Graded(np.where(grade < 0, -eta, eta), np.abs(grade), np.ones(3000), np.zeros(3000), np.arange(3000) % 7)
+    found = fit_cuts(votes, 7)
+    for other in ([0.0, 1.1, 2.0], [0.0, 1.1], [0.3, 1.1]):
+        start = found._replace(points=np.array(other))
+        np.testing.assert_allclose(fit_cuts(votes, 7, start).points, found.points, atol=1e-4)
+
+
 def test_derivatives_are_those_of_the_expected_likelihood():
     rng = np.random.default_rng(0)
     votes = Graded(

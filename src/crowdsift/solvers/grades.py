@@ -56,7 +56,9 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
     # damping. A factor of each worker's η is estimated as well, since κ and slope of a worker depend on each other:
     # without it many more fits would be needed.
     count, ties = int(votes.level.max()), bool((votes.level == 0).any())
-    cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count)) if start is None else start.points
+    cuts = np.append(0.3 * ties, 1.5 * np.arange(1, count))
+    if start is not None and len(start.points) == count and (start.points[0] > 0.0) == ties:
+        cuts = start.points
     k, variance = (np.zeros(n_workers), _VARIANCE) if start is None else (start.log_scale, start.variance)
     f, free = np.zeros(n_workers), np.arange(0 if ties else 1, count)
     damping, before = 0.1, _derivatives(votes, cuts, f, k)
