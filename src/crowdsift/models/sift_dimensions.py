@@ -261,7 +261,8 @@ def left_out_dimensions(engine: Engine, estimate: Estimate) -> float:
 def _basis(state: State, direction: Vector) -> Vector:
     """Return a rotation with the direction as first axis and the others by explained variance."""
     D = state.count
-    first = direction / max(float(np.linalg.norm(direction)), 1e-300)
+    length = float(np.linalg.norm(direction))
+    first = direction / length if length > 0.0 else np.eye(D)[0]  # nothing was learned
     rest = np.linalg.svd(first[None])[2][1:].T
     square = state.second[:, :D, :D].mean(axis=0)
     values, vectors = np.linalg.eigh(rest.T @ square @ rest)

@@ -24,9 +24,9 @@ def panel_table(fitted: FitBuilder) -> Table | None:
     if found is None:
         return None
     tail = 0.5 - 0.5 * fitted.level
-    lower, upper = np.quantile(found.bias, [tail, 1.0 - tail], axis=0)
+    lower, middle, upper = np.quantile(found.bias, [tail, 0.5, 1.0 - tail], axis=0)
     order, panels = fitted.order, len(found.names)
-    columns = (found.bias.mean(axis=0), lower, upper)
+    columns = (middle, lower, upper)
     return Table(
         {
             "panel": np.repeat(np.array(found.names, object), len(order)),
@@ -52,14 +52,14 @@ def panel_summary(fitted: FitBuilder) -> dict[str, Any]:
         return {"trusted": {**known, "panels": []}}
     tail = 0.5 - 0.5 * fitted.level
     size = np.sqrt(np.mean(found.bias**2, axis=2))  # over items, of every draw
-    ends = np.quantile(size, [tail, 1.0 - tail], axis=0)
+    ends = np.quantile(size, [tail, 0.5, 1.0 - tail], axis=0)
     differs = (table["lower"] > 0.0) | (table["upper"] < 0.0)
     about = [
         {
             "panel": name,
-            "deviation": float(size[:, number].mean()),
+            "deviation": float(ends[1, number]),
             "lower": float(ends[0, number]),
-            "upper": float(ends[1, number]),
+            "upper": float(ends[2, number]),
             "items": [label(x) for x in table["item"][differs & (table["panel"] == name)]],
         }
         for number, name in enumerate(found.names)
