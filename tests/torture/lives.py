@@ -1,8 +1,8 @@
 """Lives of fits: votes arrive, are fitted, saved, loaded, updated and shown in any order.
 
 After every step the fit holds the votes that came in, no more and no less, and what shaped the first fit: gold, sides,
-ties, meanings of answers, conditions, contexts, pseudonyms. A fit that went on from an earlier one agrees with one of
-all votes at once, or the step was refused.
+ties, meanings of answers, conditions, contexts, pseudonyms, dimensions, trusted panels, grades, rankings. A fit that
+went on from an earlier one agrees with one of all votes at once, or the step was refused.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def case(seed: int, folder: Path) -> None:
 
 def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """Rows of votes, and the options of their fit."""
+    if rng.random() < 0.1:
+        return drawn_rankings(rng, seed)
     lies = rng.random() < 0.3
     reliability = rng.choice(((0.7, 2.0), (0.7, 2.0), (0.0, 0.3)))
     drawn = crowdsift.simulate(rng.choice((6, 20)), rng.choice((3, 10)), 1500, reliability=reliability, seed=seed)
@@ -59,13 +61,15 @@ def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dic
     method = rng.choice(["sift"] * 6 + [name for name in MODELS if name != "sift"])
     options: dict[str, Any] = {"method": method, "threads": 1, "unique": "id"}
     if lies or rng.random() < 0.2:
-        order = np.asarray(drawn.items)[np.argsort(-np.asarray(drawn.scores))].tolist()
-        options["gold"] = {"winner": order[:3], "loser": order[::-1][:3]}
+        options["gold"] = gold_of(drawn)
     if rng.random() < 0.3:
         number = {"left": 1.0, "right": 0.0, "tie": 0.5}
         rows["first"], rows["second"] = rows.pop("left"), rows.pop("right")
         rows["outcome"] = [number[answer] for answer in rows.pop("winner")]
         options["sides"] = method == "factor-bt" or rng.choice((None, True, False))
+    elif method in ("sift", "bt", "hbtl") and rng.random() < 0.2:
+        steps = {"left": (1, 2), "tie": (3,), "right": (4, 5)}
+        rows["rating"] = [rng.choice(steps[answer]) for answer in rows.pop("winner")]
     elif rng.random() < 0.4:
         rows["winner"] = [WORDS[answer] for answer in answers]
         options["values"] = {word: meaning for meaning, word in WORDS.items()}
@@ -76,6 +80,26 @@ def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dic
     if rng.random() < 0.15:
         options["hide_workers"] = True
     return rows, options
+
+
+def drawn_rankings(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Rows of rankings, of a few items each, and the options of their fit."""
+    drawn = crowdsift.simulate(20, 8, 100, reliability=(0.5, 3.0), seed=seed)
+    score, workers = dict(zip(drawn.items, drawn.scores, strict=True)), [f"w{k}" for k in range(8)]
+    beta = {worker: rng.choice((0.0, 1.0, 3.0)) for worker in workers}
+    rows: dict[str, list[Any]] = {"worker": rng.choices(workers, k=700), "ranking": [], "id": list(range(700))}
+    for worker in rows["worker"]:
+        some = rng.sample(list(score), rng.choice((2, 3, 5)))
+        some.sort(key=lambda item: -beta[worker] * score[item] + np.log(rng.expovariate(1.0)))
+        rows["ranking"].append("".join(item + rng.choice(">>>=") for item in some)[:-1])
+    options = {"method": rng.choice(("sift", "sift", "bt", "hbtl")), "threads": 1, "unique": "id"}
+    return rows, options | ({"gold": gold_of(drawn)} if rng.random() < 0.3 else {})
+
+
+def gold_of(drawn: Any) -> dict[str, list[Any]]:
+    """The best three items, each above one of the worst three."""
+    order = np.asarray(drawn.items)[np.argsort(-np.asarray(drawn.scores))].tolist()
+    return {"winner": order[:3], "loser": order[::-1][:3]}
 
 
 def _with_more(rng: random.Random, rows: dict[str, list[Any]], options: dict[str, Any], drawn: Any, n: int) -> None:
@@ -96,6 +120,11 @@ def _with_more(rng: random.Random, rows: dict[str, list[Any]], options: dict[str
     elif kind < 0.5 and method == "bt":
         rows["prompt"] = [f"p{rng.randrange(40)}" for _ in range(n)]
         options["dependent_by"] = "prompt"
+    elif kind < 0.5 and method == "sift":
+        rows["panel"] = [("human", "llm", "llm")[int(worker[1:]) % 3] for worker in rows["worker"]]
+        options["trusted"] = {"panel": "human"}
+    elif kind < 0.7 and method == "sift":
+        options["dimensions"] = rng.choice((1, 2, 2, 3))
 
 
 @dataclass
@@ -175,7 +204,7 @@ class Life:
     def go_on(self, found: Any, count: int) -> None:
         """Compare with the fit of all rows at once."""
         whole = self.at_once(count)
-        for name in ("votes", "items", "workers", "sides_known", "by", "components"):
+        for name in ("votes", "items", "workers", "sides_known", "by", "components", "dimensions"):
             assert found.summary.get(name) == whole.summary.get(name), name
         for name in ("gold_agree", "gold_disagree"):
             assert (found.summary.get(name) is None) == (whole.summary.get(name) is None), name

@@ -1,7 +1,8 @@
 """Sentences against tables: whatever a terminal, a report or a reason says, the figures say too.
 
-Random crowds through every method and level: few votes, ties, sides, spammers, weights, islands. Texts are parsed as a
-reader sees them, and compared with the tables of the fit.
+Random crowds through every method and level: few votes, ties, sides, spammers, weights, islands; also with gold, a
+trusted panel, grades, rankings or several dimensions. Texts are parsed as a reader sees them, and compared with the
+tables of the fit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import random
 import re
 import warnings
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,15 @@ from crowdsift import Comparisons, CrowdsiftError
 from crowdsift.models import MODELS
 from crowdsift.numeric.distributions import half_width
 from crowdsift.report import terminal
+from crowdsift.report.checks import headline
 from crowdsift.results.dimensions import dimension_sentences
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
-from crowdsift.results.words import percent
+from crowdsift.results.summary import gold_sentence
+from crowdsift.results.words import chance, percent
+from crowdsift.votes.comparisons import Grades
+from crowdsift.votes.panels import with_panels
 from torture.shapes import SHAPES, made, weight
 from torture.words import result
 
@@ -45,6 +51,13 @@ CLAIMS = {
     "do not settle which end of the ranking is up": "undecided",
 }
 
+DEEDS = {
+    "answers? at random": "random",
+    "follows? only the side": "one-sided",
+    "answers? the opposite": "adversarial",
+    "consistently weighs? something else": "distinct",
+}
+
 
 def case(seed: int, folder: Path) -> None:
     """One crowd, one method, one level: every sentence holds."""
@@ -54,8 +67,9 @@ def case(seed: int, folder: Path) -> None:
         warnings.simplefilter("ignore")
         try:
             votes = any_crowd(seed)
+            method, votes, more = with_more(random.Random(seed + 2), method, votes)
             model = crowdsift.model(method).relax(votes)[0]
-            options: dict[str, Any] = {"level": level, "threads": 1}
+            options: dict[str, Any] = {"level": level, "threads": 1, **more}
             if rng.random() < 0.2:
                 options["scale"] = rng.choice(("elo", "logit"))
             fit = crowdsift.fit(votes, model, **options)
@@ -92,10 +106,53 @@ def any_crowd(seed: int) -> Comparisons:
     return Comparisons.from_arrays(first, second, worker=worker, outcome=outcome, sides_known=rng.random() < 0.7)
 
 
+def with_more(rng: random.Random, method: str, votes: Comparisons) -> tuple[str, Comparisons, dict[str, Any]]:
+    """Give some votes grades, gold, a trusted panel or dimensions, or draw rankings in their place."""
+    kind, items = rng.random(), votes.items.tolist()
+    if kind < 0.1 and method != "barp":
+        pairs = [rng.sample(items, 2) for _ in range(rng.choice((1, 4, 12)))]
+        lean = rng.choice((0, 0, 1, -1))  # any order, the one of the labels, or the opposite
+        pairs = [sorted(pair)[:: lean or 1] if lean else pair for pair in pairs]
+        seen = {frozenset(pair): pair for pair in pairs}.values()  # no pair both ways
+        winner, loser = zip(*seen, strict=True)
+        return method, votes, {"gold": {"winner": list(winner), "loser": list(loser)}}
+    if kind < 0.2 and len(votes.workers) > 1:
+        label = [("human", "llm", "other")[rng.randrange(3)] for _ in votes.workers]
+        label[0] = "human"
+        names, code = np.unique(label, return_inverse=True)
+        who = votes.worker_codes().astype(np.int64)
+        return "sift", with_panels(votes, who, names.tolist(), code[who], "panel", ("human",)), {}
+    if kind < 0.3 and np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
+        plain = Grades.of_plain(votes)
+        level = np.array([rng.choice((1, 1, 2)) for _ in plain.level], np.int64)
+        return rng.choice(("sift", method)), replace(votes, grades=plain._replace(level=level)), {}
+    if kind < 0.4:
+        return rng.choice(("sift", "bt", method)), rankings(rng), {}
+    if kind < 0.5:
+        return "sift", votes, {"dimensions": rng.choice((2, 3))}
+    return method, votes, {}
+
+
+def rankings(rng: random.Random) -> Comparisons:
+    """Rankings of a few items each, by careful and careless workers."""
+    score = {f"i{number}": rng.gauss(0.0, 1.0) for number in range(rng.choice((3, 6, 12)))}
+    beta = {f"w{number}": rng.choice((0.0, 1.0, 3.0)) for number in range(rng.choice((2, 8, 20)))}
+    rows: dict[str, list[str]] = {"worker": [], "ranking": []}
+    for worker in rng.choices(sorted(beta), k=len(beta) * rng.choice((2, 10, 40))):
+        some = rng.sample(sorted(score), rng.choice((2, 3)))
+        some.sort(key=lambda item: np.log(rng.expovariate(1.0)) - beta[worker] * score[item])
+        rows["worker"].append(worker)
+        rows["ranking"].append("".join(item + rng.choice(">>>=") for item in some)[:-1])
+    return crowdsift.read(rows)
+
+
 def check(fit: crowdsift.Fit) -> None:
     """Every statement about items and workers of a fit, wherever it stands."""
     ranks_hold_their_rank(fit)
     verdicts_hold(fit)
+    headline_holds(fit)
+    gold_holds(fit)
+    panels_hold(fit)
     dimensions_hold(fit)
     reasons_hold(fit)
     terminal_holds(fit)
@@ -162,6 +219,69 @@ def probabilities_hold(row: dict[str, Any], interval: tuple[float, float], level
     assert expected[0] - 1e-9 <= above <= expected[1] + 1e-9, row
     assert not (suggestion == "block" and word == "random") or above <= 0.75, row
     assert {name for name in row if name.startswith("p_")} <= {"p_above_random", "p_ignores_items", "p_distinct"}
+
+
+def headline_holds(fit: crowdsift.Fit) -> None:
+    """First place and the counts of workers in the sentences above the tables of the terminal."""
+    table, text = fit.item_table, " ".join(headline(fit))
+    words = fit.worker_table.get("verdict", np.empty(0, object))
+    if "No worker is found" in text:
+        assert not np.isin(words, ACCUSED).any(), text
+    elif "the scores allow for it" in text:
+        for phrase, word in DEEDS.items():
+            found = re.search(rf"([\d,]+) {phrase}", text)
+            assert (int(found[1].replace(",", "")) if found else 0) == (words == word).sum(), text
+    best = table["rank_lower"] == 1
+    if found := re.search("is (clearly|probably) the best: better than .*, the second, with (.*?)\\.( |$)", text):
+        assert best.tolist() == [True] + [False] * (len(best) - 1), text
+        assert found[1] == "probably" or table["rank_upper"][0] == 1, text
+        assert found[2] == chance(float(fit.better(fit.labels[0], fit.labels[1]))), text
+    if found := re.search("First place is open between (.*?);", text):
+        named = re.findall("“i?([^”]*)”", found[1])
+        more = re.search(r" and ([\d,]+) more", found[1])
+        assert best[0], text
+        assert len(named) + (int(more[1]) if more else 0) == (best & (table["comparisons"] > 0)).sum(), text
+
+
+def gold_holds(fit: crowdsift.Fit) -> None:
+    """Gold pairs add up in the summary, and workers' votes on them in their table."""
+    s, table = fit.summary, fit.worker_table
+    if s.get("gold_agree") is not None:
+        assert 0 <= s["gold_agree"] + s["gold_disagree"] <= s["gold_pairs"]
+        if found := re.search(r"of ([\d,]+) pairs? left out of the fit ([\d,]+) came out", gold_sentence(s)):
+            assert [int(each) for each in found.groups()] == [s["gold_agree"] + s["gold_disagree"], s["gold_agree"]]
+    if "gold_votes" in table:
+        some = table["gold_votes"] > 0
+        assert (table["gold_votes"] <= table["comparisons"] + 1e-6).all()
+        assert ((table["gold_agreement"][some] >= 0) & (table["gold_agreement"][some] <= 1)).all()
+        for row, text in zip(table.records(), fit.decisions()["reason"], strict=True):
+            found = re.search(r"([\d,.]+) of ([\d,.]+) votes? on pairs with a known answer \(gold\) are right", text)
+            assert bool(found) == (row["gold_votes"] > 0 and bool(text)), text
+            if found:
+                right, total = (float(each.replace(",", "")) for each in found.groups())
+                assert abs(right - row["gold_votes"] * row["gold_agreement"]) <= 0.06, text
+                assert abs(total - row["gold_votes"]) <= 0.06, text
+
+
+def panels_hold(fit: crowdsift.Fit) -> None:
+    """A panel is said to be off for an item only where the interval of that bias excludes 0."""
+    if fit.panel_biases is None:
+        return
+    table, text = fit.panel_biases, " ".join(fit.panel_sentences)
+    apart = (table["lower"] > 0.0) | (table["upper"] < 0.0)
+    assert ((table["lower"] <= table["bias"]) & (table["bias"] <= table["upper"])).all()
+    for panel in np.unique(table["panel"].astype(str)):
+        said = re.search(
+            rf"panel={panel} is off by ([\d.]+) logits per item \(.*?\), (but )?clearly for (.*?)\.(?= |$)", text
+        )
+        assert said, text
+        mine = table["panel"] == panel
+        assert ("no single item" in said[3]) == (not apart[mine].any()), said[0]
+        for item, bias in re.findall(r"(\S+) \(([+-][\d.]+)\)", said[3]):
+            row = mine & (table["item"].astype(str) == item)
+            assert apart[row].all(), said[0]
+            assert abs(float(bias) - table["bias"][row][0]) <= 0.0051, said[0]
+    assert not ("would settle first place" in text and "is clearly the best" in " ".join(headline(fit))), text
 
 
 def dimensions_hold(fit: crowdsift.Fit) -> None:

@@ -27,7 +27,7 @@ CASES = {
     "signals": 2,
     "disks": 2,
     "pages": 1,
-    "sentences": 60,
+    "sentences": 36,
     "properties": 1,
 }
 BATCH = 10
@@ -61,6 +61,17 @@ def test_lives(seed, tmp_path):
 def test_sentences_of_three_dimensions(tmp_path):
     """Weights of workers with 1,000 votes each on six items grew without end by the expected curvature."""
     sentences.case(345828304, tmp_path)
+
+
+def test_two_dimensions_of_votes_that_ignore_the_items(tmp_path):
+    """All answers are left: the common direction of exactly 0 made a singular matrix."""
+    sentences.case(701094, tmp_path)
+
+
+@pytest.mark.parametrize("seed", [700532, 701263])
+def test_the_bias_of_a_panel_lies_in_its_interval(seed, tmp_path):
+    """With few votes its posterior is skewed: the mean was outside an interval of 55 %."""
+    sentences.case(seed, tmp_path)
 
 
 def test_a_message_of_the_reader_that_is_no_utf8(tmp_path):
