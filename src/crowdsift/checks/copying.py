@@ -169,9 +169,9 @@ def _often(cells: Cells) -> tuple[Codes, Codes]:
     # Among many workers most pairs share one vote. They are left out by sums over hash codes of pairs of workers: a sum
     # is an upper bound for every pair with that code.
     i, j = _pairs_within(cells.unit)
-    code = (cells.worker[i] * _HASH + cells.worker[j]) % (2 * len(i) + 1)
+    code = (cells.worker * _HASH % (2 * len(i) + 1))[i] + cells.worker[j]
     shared = np.bincount(code, cells.votes[i] * cells.votes[j])
-    rows = np.flatnonzero(shared[code] >= _FEWEST * (1.0 - 1e-9))
+    rows = np.flatnonzero((shared >= _FEWEST * (1.0 - 1e-9))[code])
     return i[rows], j[rows]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.numeric import Mask, Vector
-from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, smoothing
+from crowdsift.numeric.likelihoods import bounded_sigmoid, log_sigmoid, normal_cdf, smoothing
 
 Values = Vector
 
@@ -22,7 +22,6 @@ _GAUSS = np.polynomial.legendre.leggauss(_NODES)
 _REACH = 7.0  # standard deviations to the end of the integral
 _LEAST = 0.05  # smallest 1 - τV, as in the fit
 _NUMBERS = 400_000  # numbers of votes, nodes and points at a time, which fit into the cache
-_FAR = 60.0  # σ of arguments below minus this is σ of minus this
 
 
 class OwnVotes(NamedTuple):
@@ -209,19 +208,10 @@ def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
     shift = k * (votes.sign[:, None] * votes.side - votes.width)
     z = d.astype(np.float32) * slope + shift.astype(np.float32)[:, None, :]
-    p = _sigmoid(z)
+    p = bounded_sigmoid(z)
     if votes.tie.any():
         t, margin = votes.tie, 2.0 * (k * votes.width)[votes.tie]
-        p[t] *= _sigmoid(-z[t] - margin.astype(np.float32)[:, None, :])
+        p[t] *= bounded_sigmoid(-z[t] - margin.astype(np.float32)[:, None, :])
         weight = weight.copy()
         weight[t] *= np.expm1(margin)
     return np.log((p @ weight.astype(np.float32)[:, :, None])[:, :, 0].astype(np.float64))
-
-
-def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    """Return σ(x) in the precision of x, with x at least -60."""
-    e = np.negative(x)
-    np.minimum(e, e.dtype.type(_FAR), out=e)
-    np.exp(e, out=e)
-    e += 1
-    return np.asarray(np.reciprocal(e, out=e))

@@ -139,17 +139,19 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> Vector:
     # For a random worker: the mean over all workers, computed once for every distance.
     nobody = np.flatnonzero(query.worker < 0)
     apart, place = np.unique(query.difference[nobody], return_inverse=True)
-    found = np.empty((3, len(apart)))
+    found = np.zeros((3, len(apart)))
     voters = np.arange(n_workers)
     if about := fit.summary.get("trusted"):
         voters = np.flatnonzero(np.isin(fit.worker_table["panel"], about["values"]))
-    columns = [column[voters] for column in draws]
-    step = max(_NUMBERS // np.broadcast(*columns).size, 1)
-    for begin in range(0, len(apart), step):
-        some = slice(begin, begin + step)
-        parts = model.outcome_probabilities(apart[some, None, None], *columns)
-        found[:, some] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
-    result[:, nobody] = found[:, place.reshape(-1)]
+    n_points = np.broadcast(*draws).shape[1]
+    for some in np.array_split(voters, -(-len(voters) * n_points // _NUMBERS)):
+        columns = [column[some] for column in draws]
+        step = max(_NUMBERS // (len(some) * n_points), 1)
+        for begin in range(0, len(apart), step):
+            at = slice(begin, begin + step)
+            parts = model.outcome_probabilities(apart[at, None, None], *columns)
+            found[:, at] += [np.broadcast_to(p, parts[0].shape).sum(axis=(1, 2)) for p in parts]
+    result[:, nobody] = found[:, place.reshape(-1)] / (len(voters) * n_points)
     return result
 
 
