@@ -88,7 +88,7 @@ CALLS = {
     ),
     "anchors": (
         lambda: crowdsift.fit(frame(), scale="elo", anchor=1200),
-        r"anchors are values by item, as {'a': 1200}, not 1200",
+        r"anchors are values by item, such as {'a': 1200}, not 1200",
     ),
     "groups of votes that are read": (
         lambda: crowdsift.fit(crowdsift.read(frame()), dependent_by="prompt"),

@@ -80,7 +80,7 @@ def test_goals_are_claims_about_sets_and_orders():
     assert sorted(two.claim.tolist()) == [1, 2]
     assert two.confidence > 0.95 > first.confidence
     said = sentence(Goal(2), two, ["b", "c"], 0.95)
-    assert said == "The top two are settled with 95 %: b, c."
+    assert said == "The top two are settled with 95 % confidence: b, c."
 
 
 def test_a_selector_stops_on_the_truth_and_chooses_for_the_goal():
@@ -179,7 +179,8 @@ def test_the_page_of_a_study_states_the_need_that_a_plan_of_its_votes_has(monkey
 def test_plans_in_words():
     made = Plan(Goal(3), 0.95, 120, np.array([10] * 3 + [38] * 54 + [5_000] * 2), 5_000)
     assert made.sentence == (
-        "About 38 more votes are expected to settle the top three with 95 %; 90 % of such studies need 10 to 38."
+        "About 38 more votes are expected to settle the top three with 95 % confidence; 90 % "
+        "of such studies need 10 to 38."
     )
     assert Plan(Goal(1), 0.95, 9, np.zeros(19), 100).sentence.startswith("No more votes")
 

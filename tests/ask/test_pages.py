@@ -142,7 +142,7 @@ def test_a_study_from_start_to_settled(visit, start, tmp_path):
         elif not key.page.is_visible("#vote"):
             break
     key.page.wait_for_selector("text=The answer is settled")
-    owner.page.wait_for_selector("text=First place is settled with 95 %: i1.")
+    owner.page.wait_for_selector("text=First place is settled with 95 % confidence: i1.")
     rows = stored(tmp_path)
     assert all(winner == ("left" if left < right else "right") for left, right, winner, _ in rows)
     assert {left < right for left, right, *_ in rows} == {True, False}

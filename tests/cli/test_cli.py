@@ -232,7 +232,7 @@ def test_bad_votes_fail_cleanly(case, run, tmp_path):
     ("arguments", "message"),
     [
         (["--method", "elo"], "unknown method 'elo'; the methods are"),
-        (["--set", "speed"], "--set wants NAME=VALUE"),
+        (["--set", "speed"], "--set takes NAME=VALUE"),
         (["--set", "alternations=many"], "not a number"),
         (["--method", "bora-em", "--set", "alternations=0"], "alternations must be above 0"),
         (["--columns", "winner"], "--columns wants"),

@@ -57,7 +57,7 @@ def test_conditions_and_values(run: Any, batch: Path) -> None:
     assert "5 used, 2 empty" in err
     status, _, err = run("fit", batch, "--values", "tie")
     assert status == 1
-    assert "--values wants NAME=NAME,... as A=left, not 'tie'" in err
+    assert "--values takes NAME=NAME,... such as A=left, not 'tie'" in err
     status, _, err = run("fit", batch, "--where", "nothing = 1")
     assert status == 1
     assert "--where" in err

@@ -18,7 +18,7 @@ COMMANDS = {
     ),
     "no range": (
         "simulate --items 5 --workers 2 --comparisons 9 --out OUT --reliability high",
-        "--reliability wants LOW,HIGH, as -1,1, not 'high'",
+        "--reliability takes LOW,HIGH, such as -1,1, not 'high'",
     ),
     "a table from a file": ("fit VOTES --to-table board", "use --out DIR"),
     "two kinds of tables in one folder": (

@@ -313,7 +313,7 @@ def test_scales_and_anchors_are_refused_before_the_fit(run, place, monkeypatch):
         ("elo --anchor nobody=1200", "the anchor 'nobody' is not among the items"),
         ("winrate --anchor a=1", "a win rate has no level to choose"),
         ("Elo", "scale must be one of"),
-        ("elo --anchor a", "--anchor wants"),
+        ("elo --anchor a", "--anchor takes"),
     ):
         status, _, err = run("fit", "v.csv", "--method", "bt", "--scale", *words.split())
         assert (status, message in err) == (1, True), err

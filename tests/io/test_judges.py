@@ -619,7 +619,7 @@ def test_files_without_rows_are_left_out_of_several(tmp_path: Path) -> None:
     votes = crowdsift.read(tmp_path / "a")
     assert line(votes) == ("alpaca-eval", 2, 2, 0, 0)
     assert votes.intake is not None
-    assert votes.intake.notes[0].startswith("2 of 5 files are empty and are not read, as ")
+    assert votes.intake.notes[0].startswith("2 of 5 files are empty and are not read, such as ")
     assert votes.intake.notes[1].startswith("1 of 3 files have no columns of votes")
     with pytest.raises(InputError, match="the file is empty"):
         crowdsift.read(tmp_path / "a" / "p" / "annotations.json")

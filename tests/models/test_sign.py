@@ -95,7 +95,7 @@ def test_the_returned_sign_is_the_more_probable_one_and_the_warning_states_it(me
         assert fit.summary["sign_margin"] >= 0.0
         assert fit.summary["sign_unsettled"] == (stated < 0.95)
         if stated < 0.95:
-            assert f"right with {100 * stated:.0f} %" in fit.warnings[0]
+            assert f"right with probability {100 * stated:.0f} %" in fit.warnings[0]
         elif stated > 0.95:
             sure.append(np.corrcoef(fit.scores_of(np.arange(len(scores))), scores)[0, 1] > 0)
     assert len(sure) > 20

@@ -208,7 +208,7 @@ def test_the_votes_that_would_settle_first_place_are_those_of_a_plan(won):
     found = headline(fit := two_items(*won))
     assert found[0].startswith("First place is open between “a” and “b”")
     sentence = (
-        r"[Aa]bout ([\d,]+) more votes on that pair would settle first place with 95 % in half of such cases; crowds"
+        r"[Aa]bout ([\d,]+) more votes on that pair have an even chance of settling first place \(95 % sure\); crowds"
     )
     more = int(re.search(sentence, found[-1])[1].replace(",", ""))
     needs = crowdsift.plan(fit, goal="first", runs=399).needs
@@ -223,7 +223,7 @@ def test_sentences_on_workers_count_the_verdicts():
     fit = crowdsift.fit(crowd_with_spammers().comparisons())
     verdict = fit.worker_table["verdict"]
     random, opposite = ((verdict == word).sum() for word in ("random", "adversarial"))
-    expected = f"Of 80 workers, {random} answer at random, {opposite} answer the opposite"
+    expected = f"Of 80 workers, {random} answer at random and {opposite} answer the opposite"
     assert expected in headline(fit)[1]
 
 

@@ -203,7 +203,7 @@ def test_the_command_shows_the_scale(tmp_path: Path, votes: crowdsift.Comparison
     assert "Elo" in run.stdout
     assert " 1500 " in run.stdout
     wrong = CliRunner().invoke(app, [*call, "--anchor", "i3"])
-    assert "--anchor wants ITEM=VALUE" in str(wrong.exception)
+    assert "--anchor takes ITEM=VALUE" in str(wrong.exception)
 
 
 def test_report_and_plots_follow(votes: crowdsift.Comparisons) -> None:

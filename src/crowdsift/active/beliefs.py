@@ -87,7 +87,7 @@ class Joint:
 
 
 class _JointBatch:
-    """Rank-one updates of V and of xᵀΣLΣx for the candidates only, not of K x K matrices."""
+    """Candidates whose V and xᵀΣLΣx get rank-one updates, so that no K x K matrix is updated."""
 
     def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         s = belief.covariance
@@ -162,7 +162,7 @@ class Independent:
 
 
 class _IndependentBatch:
-    """Candidates without covariances: xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
+    """Candidates of independent items, with xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
 
     def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         self._own, self._a, self._b = belief.own.copy(), a, b

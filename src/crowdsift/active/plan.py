@@ -60,7 +60,7 @@ class Plan:
     def sentence(self) -> str:
         """Return the need as a sentence."""
         low, middle, high = self.interval
-        what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} %"
+        what = f"to settle {self.goal.words} with {100 * self.confidence:.4g} % confidence"
         if high == 0:
             return f"No more votes are needed {what}."
         more = "more " if self.votes else ""
@@ -81,7 +81,7 @@ class Plan:
         axes.step(done, share, where="post", color="#1f66b5")
         axes.axvspan(self.interval[0], self.interval[2], color="#cddcf1", label="90 % interval")
         axes.set(xlabel="further votes", ylabel="studies settled, %", ylim=(0, 100), xscale="log")
-        axes.set_title(f"Votes to settle {self.goal.words} with {100 * self.confidence:.4g} %")
+        axes.set_title(f"Votes to settle {self.goal.words} with {100 * self.confidence:.4g} % confidence")
         axes.legend(frameon=False)
         figure.savefig(path)
 
@@ -125,7 +125,7 @@ def plan(
     if getattr(source, "by", "") and len({each[0] for each in source.items}) > 1:
         raise RequestError(
             "a plan is made within one context, and these votes have several by "
-            f"{source.by!r}; give the votes of one, as VOTES --where COLUMN=VALUE"
+            f"{source.by!r}; give the votes of one, such as VOTES --where COLUMN=VALUE"
         )
     if not isinstance(votes, Selector):
         selector = Selector(votes, items=items, workers=(), goal=goal, refit=0, threads=threads)

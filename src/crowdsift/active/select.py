@@ -318,7 +318,7 @@ class Selector:
         if -1 in codes:
             raise RequestError(
                 f"the {kind} {listed[codes.index(-1)]!r} is unknown; {kind}s without votes are "
-                f"named at the start, as {kind}s=[...]"
+                f"named at the start: {kind}s=[...]"
             )
         return np.array(codes, dtype=np.int64)
 

@@ -99,5 +99,5 @@ def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -
     named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""
     are = "are" if goal.top > 1 else "is"
     if state.settled:
-        return f"{subject} {are} settled with {100 * confidence:.4g} %: {named}."
+        return f"{subject} {are} settled with {100 * confidence:.4g} % confidence: {named}."
     return f"{subject} {are} not settled yet. So far it looks like {named}."

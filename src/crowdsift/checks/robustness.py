@@ -107,7 +107,7 @@ def robustness(fit: Fit, *, neighbours: bool = False, gold: Any = None, threads:
     """Return the fewest votes and workers; see `Fit.robustness`."""
     search = _Search(fit, gold, threads)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
-        return search.nothing("Nothing was learned from these votes, so no order hangs on them")
+        return search.nothing("Nothing was learned from these votes, so no order depends on them")
     if search.votes.total_weight <= 1.0:
         return search.nothing("There is one vote only: without it nothing would be left")
     leader = search.leader()

@@ -183,7 +183,7 @@ def scale_separation(votes: Comparisons) -> float | None:
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
-    """Return the mean correlation of scores from random halves of the workers, stepped up."""
+    """Return the mean correlation of scores from random halves of workers, corrected by Spearman-Brown."""
     # By Spearman and Brown, 2r/(1 + r) is the correlation for twice as many workers. None if a half cannot be fitted,
     # or if there are no workers to halve.
     if not votes.has_workers or votes.n_workers < 2:

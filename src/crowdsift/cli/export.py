@@ -41,7 +41,7 @@ Head = Annotated[
 ]
 Target = Annotated[Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
 Method = Annotated[str | None, typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers.")]
-Texts = Annotated[str | None, READS, typer.Option(help="Texts for chosen and rejected, as ITEMS.csv:COLUMN.")]
+Texts = Annotated[str | None, READS, typer.Option(help="Texts for chosen and rejected, such as ITEMS.csv:COLUMN.")]
 Fitted = Annotated[Path | None, READS, typer.Option("--fit", help="Folder of a saved fit to use instead of fitting.")]
 
 

@@ -230,7 +230,7 @@ def _completed(
     if intake is not None and intake.work_seconds and result.worker_table.height:
         result = result.with_seconds(intake.work_seconds)
     if robustness:
-        with steps.step("--robustness", "Searching for votes that the leader hangs on"):
+        with steps.step("--robustness", "Searching for votes that the leader depends on"):
             result = result.with_robustness(gold=gold, threads=steps.threads)
     if statistics:
         with steps.step("--statistics", "Halving the workers for statistics"):

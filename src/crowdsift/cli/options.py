@@ -141,7 +141,7 @@ FormatName = Annotated[
         "evalica.",
     ),
 ]
-Values = Annotated[str | None, typer.Option(help="What answers mean, as A=left,B=right,C=tie,D=empty.")]
+Values = Annotated[str | None, typer.Option(help="What answers mean, such as A=left,B=right,C=tie,D=empty.")]
 Where = Annotated[
     str | None,
     typer.Option(
@@ -149,7 +149,7 @@ Where = Annotated[
     ),
 ]
 Unique = Annotated[
-    str | None, typer.Option(help="Columns that name a row, as AssignmentId; of equal rows the first counts.")
+    str | None, typer.Option(help="Columns that name a row, such as AssignmentId; of equal rows the first counts.")
 ]
 SkipBad = Annotated[
     bool,
@@ -166,7 +166,7 @@ BadRows = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="The encoding of text files of votes, as cp1252 or utf-16; by default UTF-8, and "
+        help="The encoding of text files of votes, such as cp1252 or utf-16; by default UTF-8, and "
         "Windows-1252 is recognised."
     ),
 ]
@@ -186,8 +186,8 @@ WorkerColumns = Annotated[
     str | None,
     typer.Option(
         "--worker-columns",
-        help="Columns of answers, one for each worker, as annotator1,annotator2, or what their "
-        "names begin with, as annotator.",
+        help="Columns of answers, one for each worker, such as annotator1,annotator2, or what their "
+        "names begin with, such as annotator.",
     ),
 ]
 StyleControl = Annotated[
@@ -219,7 +219,7 @@ Method = Annotated[
     ),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6.")
+    list[str] | None, typer.Option("--set", help="A hyper-parameter of the method, such as tolerance=1e-6.")
 ]
 OutFolder = Annotated[
     Path | None,
@@ -233,7 +233,7 @@ Start = Annotated[
     Path | None, READS, typer.Option(help="Folder of an earlier fit of a part of these votes, to start from.")
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator.")
+    str | None, typer.Option(help="Other column names, such as winner=chosen,loser=rejected,worker=annotator.")
 ]
 NoWorkers = Annotated[bool, typer.Option("--no-workers", help="The votes have no worker; pool them all.")]
 Sides = Annotated[
@@ -248,12 +248,12 @@ Covariates = Annotated[
     str | None,
     typer.Option(
         "--covariates",
-        help="Columns that may influence a vote besides quality, as chars,own. Each is a column in favour of the "
+        help="Columns that may influence a vote besides quality, such as chars,own. Each is a column in favour of the "
         "first item (numbers, or yes and no), or one column for each item (left_chars, right_chars). org=judge_org "
         "or org=VALUE compares the column org of each item with that. For sift and factor-bt.",
     ),
 ]
-Classes = Annotated[str | None, READS, typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp.")]
+Classes = Annotated[str | None, READS, typer.Option(help="The class of every item: ITEMS.csv:COLUMN; for barp.")]
 Gold = Annotated[
     str | None,
     READS,
@@ -279,7 +279,7 @@ Trusted = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=VALUE",
-        help="The panel whose ranking is wanted, as panel=human; repeat for several values. Votes "
+        help="The panel whose ranking is wanted, such as panel=human; repeat for several values. Votes "
         "of other panels, such as LLM judges, count as far as their biases allow (sift).",
     ),
 ]
@@ -289,7 +289,7 @@ Device = Annotated[str | None, typer.Option(help="The GPU of engine torch: cuda:
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="Scheduler of a Dask cluster, as tcp://host:8786, for --engine dask; without one "
+        help="Scheduler of a Dask cluster, such as tcp://host:8786, for --engine dask; without one "
         "processes of this machine are started."
     ),
 ]
@@ -330,7 +330,7 @@ Scale = Annotated[
     ),
 ]
 Anchors = Annotated[
-    list[str] | None, typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200.")
+    list[str] | None, typer.Option("--anchor", help="An item and its value on the scale, such as GPT-4=1200.")
 ]
 Dimensions = Annotated[
     str | None,
@@ -411,7 +411,7 @@ def mapping(text: str | None, option: str = "--columns", example: str = "winner=
     for part in text.split(","):
         name, equals, column = part.rpartition("=") if option == "--values" else part.partition("=")
         if not equals or not name.strip() or not column.strip():
-            raise RequestError(f"{option} wants NAME=NAME,... as {example}, not {part!r}")
+            raise RequestError(f"{option} takes NAME=NAME,... such as {example}, not {part!r}")
         pairs[name.strip()] = column.strip()
     return pairs
 
@@ -419,7 +419,7 @@ def mapping(text: str | None, option: str = "--columns", example: str = "winner=
 Price = Annotated[
     str | None,
     typer.Option(
-        help="The price of a vote of each panel, as human=1,llm=0.01; the file of --workers then needs a column panel. "
+        help="The price of a vote of each panel, such as human=1,llm=0.01; the file of --workers needs a column panel. "
         "next chooses who gives most information per price; in ask --budget is money."
     ),
 ]
@@ -437,7 +437,7 @@ def prices(text: str | None, workers: str | None) -> dict[Any, float] | None:
     try:
         found = {name: float(each) for name, each in given.items()}
     except ValueError:
-        raise RequestError(f"--price wants numbers, as human=1,llm=0.01, not {text!r}") from None
+        raise RequestError(f"--price takes numbers, such as human=1,llm=0.01, not {text!r}") from None
     return read_prices(workers, found)
 
 
@@ -458,7 +458,7 @@ def anchors(texts: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             equals = ""
         if not equals or not item:
-            raise RequestError(f"--anchor wants ITEM=VALUE, as GPT-4=1200, not {text!r}")
+            raise RequestError(f"--anchor takes ITEM=VALUE, such as GPT-4=1200, not {text!r}")
     return values
 
 
@@ -468,7 +468,7 @@ def hyper_parameters(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise RequestError(f"--set wants NAME=VALUE, as alternations=5, not {text!r}")
+            raise RequestError(f"--set takes NAME=VALUE, such as alternations=5, not {text!r}")
         try:
             values[name.replace("-", "_")] = json.loads(value)
         except (ValueError, RecursionError):  # not JSON, or beyond what Python reads
@@ -482,7 +482,7 @@ ItemFeaturesFile = Annotated[
     READS,
     typer.Option(
         "--item-features",
-        help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
+        help="Features of items, such as FILE or FILE:COLUMN,...: columns of numbers or of lists "
         "(embeddings), beside a column item. May be given several times; for sift and bora-map.",
     ),
 ]
@@ -490,7 +490,7 @@ ItemTextFile = Annotated[
     list[str] | None,
     READS,
     typer.Option(
-        "--item-text", help="Texts of items, as FILE:COLUMN, from which features are made; for sift and bora-map."
+        "--item-text", help="Texts of items, such as FILE:COLUMN, from which features are made; for sift and bora-map."
     ),
 ]
 MissingFeatures = Annotated[
@@ -515,5 +515,5 @@ def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[s
     pairs = [each.partition("=") for each in given]
     columns = {column for column, _, _ in pairs}
     if len(columns) != 1 or not all(all(pair) for pair in pairs):
-        raise RequestError(f"--trusted takes COLUMN=VALUE, as panel=human, of one column, not {', '.join(given)}")
+        raise RequestError(f"--trusted takes COLUMN=VALUE, such as panel=human, of one column, not {', '.join(given)}")
     return {columns.pop(): [value for _, _, value in pairs]}

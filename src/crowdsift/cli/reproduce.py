@@ -30,14 +30,14 @@ def reproduce(
         bool, typer.Option("--download", help="real: fetch the full FaceAge where it is missing.")
     ] = False,
     redo: Annotated[
-        str | None, typer.Option(help="Drop and repeat what these methods have done, as sift,bt; or all.")
+        str | None, typer.Option(help="Drop and repeat what these methods have done, such as sift,bt; or all.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="How many processes; default all cores.")] = None,
     runs: Annotated[
         Path, READS, typer.Option(help="results: the folder that holds the runs, one folder each.")
     ] = _RUNS,
 ) -> None:
-    """Repeat an experiment of the paper: tables, figures, and a page beside the published."""
+    """Repeat an experiment of the paper: its tables and figures beside the published ones."""
     from crowdsift.paper import requested
 
     if experiment == "results":

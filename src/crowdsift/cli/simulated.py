@@ -67,7 +67,7 @@ def _interval(text: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
-        raise RequestError(f"--reliability wants LOW,HIGH, as -1,1, not {text!r}") from None
+        raise RequestError(f"--reliability takes LOW,HIGH, such as -1,1, not {text!r}") from None
     return low, high
 
 
@@ -81,7 +81,7 @@ def spam(
     reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
-    """Add spammers to votes, to test how a method bears them."""
+    """Add spammers to votes, to test how a method copes with them."""
     import crowdsift
     from crowdsift.io import read_votes
     from crowdsift.lab import write_votes

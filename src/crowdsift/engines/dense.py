@@ -160,7 +160,7 @@ def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Ve
 
 
 def _cell_at(levels: Vector, place: float) -> float:
-    """Return the distance of the two levels around a place, or of the nearest two."""
+    """Return the distance between the two levels around a place, or between the nearest two."""
     at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
     return float(levels[at] - levels[at - 1])
 

@@ -48,13 +48,13 @@ class FusedSites(Protocol):
         """
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
-        """As `solvers.ep.summaries.quantiles`."""
+        """Return quantiles as `solvers.ep.summaries.quantiles` does."""
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
         """Return posteriors of all workers and their quantiles, if types have only a reliability."""
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
-        """Return P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker; for the same types."""
+        """Return P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker, if types have only a reliability."""
 
     def idle_threads(self) -> int:
         """Return how many threads of the host are idle during a pass."""
@@ -83,7 +83,7 @@ class SummedSites(Protocol):
         """Return marginals of `posteriors`, with a number of types for every worker."""
 
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector | None:
-        """As `solvers.ep.summaries.quantiles`."""
+        """Return quantiles as `solvers.ep.summaries.quantiles` does."""
 
 
 @runtime_checkable

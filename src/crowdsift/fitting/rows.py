@@ -179,7 +179,7 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
         return "", ()
     if not isinstance(trusted, Mapping) or len(trusted) != 1:
         raise RequestError(
-            "trusted (--trusted) names one column and its trusted values, as "
+            "trusted (--trusted) names one column and its trusted values, such as "
             f"{{'panel': 'human'}} (--trusted panel=human), not {trusted!r:.80}"
         )
     ((column, given),) = trusted.items()

@@ -69,7 +69,7 @@ def open_source(source: Any, options: ReadOptions | None = None, *, called: str 
             query = STUDY_QUERY
         if not query:
             raise RequestError(
-                f"{shown_address(path)} is a database; say which rows are votes with --query (query=), as 'SELECT "
+                f"{shown_address(path)} is a database; say which rows are votes with --query (query=), such as 'SELECT "
                 "winner, loser, worker FROM votes'"
             )
         return DatabaseSource(path, query, threads, skip_bad=options.skip_bad is not False)
@@ -310,7 +310,7 @@ def _not_found(table: Source, hint: str) -> InputError:
     return InputError(
         f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
         "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
-        "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
+        "header. Other names are mapped by --columns winner=NAME,loser=NAME or "
         f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',
         source=table.source,
     )
@@ -433,7 +433,7 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
     if equal:
         if not name or not value:
             raise InputError(
-                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as org=OpenAI or org=judge_org",
+                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN: org=OpenAI or org=judge_org",
                 source=table.source,
             )
         other = lookup(table, table.names, value)

@@ -250,7 +250,7 @@ def require_table(address: Any, name: str) -> None:
     if kind_of_database(address) is None:
         raise RequestError(f"--to-table {name}: the votes do not come from a database; use --out DIR")
     if not name or name.count(".") > 1 or not all(name.split(".")):
-        raise RequestError(f"--to-table wants NAME or SCHEMA.NAME, not {name!r}")
+        raise RequestError(f"--to-table takes NAME or SCHEMA.NAME, not {name!r}")
 
 
 def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str]:

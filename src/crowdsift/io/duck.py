@@ -110,7 +110,7 @@ class FileSource(Source):
                 if len(empty) == len(paths):
                     raise
         if empty:
-            self.notes += (f"{len(empty):,} of {len(paths):,} files are empty and are not read, as {empty[0]}",)
+            self.notes += (f"{len(empty):,} of {len(paths):,} files are empty and are not read, such as {empty[0]}",)
         return list(found), list(found.values())
 
     def _with_votes(self, holds_votes: Callable[[Sequence[str]], bool]) -> list[int]:
@@ -122,7 +122,7 @@ class FileSource(Source):
         shown = ", ".join(other.names[:6]) + (", ..." if len(other.names) > 6 else "")
         self.notes += (
             f"{len(self._parts) - len(kept):,} of {len(self._parts):,} files have no columns of votes and are not "
-            f"read, as {other.source} ({shown})",
+            f"read, such as {other.source} ({shown})",
         )
         return kept
 
@@ -141,14 +141,14 @@ class FileSource(Source):
         named = {path: columns for path, columns in found.items() if columns}
         if not named:
             raise InputError(
-                f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of {len(paths):,}, as {paths[0]}; "
-                f"{{worker}} stands for the worker, * for anything within a name",
+                f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of {len(paths):,}: {paths[0]}"
+                f"; {{worker}} stands for the worker, * for anything within a name",
                 source=self.source,
             )
         if len(named) < len(paths):
             other = next(path for path in paths if path not in named)
             self.notes += (
-                f"{len(paths) - len(named):,} of {len(paths):,} files, as {other}, do not match "
+                f"{len(paths) - len(named):,} of {len(paths):,} files, such as {other}, do not match "
                 f"{pattern!r} and are not read",
             )
         return named

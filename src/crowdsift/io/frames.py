@@ -166,7 +166,7 @@ def source_of(source: Any) -> Source:
     if of_datasets and (isinstance(source, Mapping) or not hasattr(source, "__len__")):
         raise RequestError(
             f"votes cannot be read from a {type(source).__name__} of Hugging Face; give a Dataset: of a DatasetDict a "
-            "split, as votes['train'], of an IterableDataset datasets.Dataset.from_list(list(votes))"
+            "split, such as votes['train'], of an IterableDataset datasets.Dataset.from_list(list(votes))"
         )
     if isinstance(source, Mapping):
         return MemorySource(source)

@@ -73,7 +73,7 @@ class ReadOptions:
         if isinstance(pattern, str) and pattern.count("{worker}") != 1:
             raise RequestError(
                 f"--worker-from-path {pattern!r:.80} (worker_from_path=) needs {{worker}} once, "
-                "where the path names the worker, as 'verdicts/{worker}/result.json'"
+                "where the path names the worker, such as 'verdicts/{worker}/result.json'"
             )
         named = [name for name in ("worker_from_path", "worker_columns") if getattr(self, name)]
         if named and (len(named) > 1 or "worker" in self.columns or not self.workers):

@@ -181,7 +181,7 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
         where = "" if row else " (in the header)"
         raise InputError(
             f"not UTF-8 text{where}; save the file as UTF-8, or for votes name the encoding with "
-            "--encoding (encoding=), as cp1252 for Windows-1252",
+            "--encoding (encoding=), such as cp1252 for Windows-1252",
             source=source,
             row=row,
         ) from None

@@ -93,18 +93,16 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     if fit.overall_ranking is not None:
         return headline(fit.overall_ranking, first) + _crowd(fit)
     table, lines = fit.item_table, _crowd(fit)
-    if is_preferences(fit):
-        by = fit.summary["by"] if isinstance(fit.summary["by"], str) else "context"
-        groups = f"{count(fit.summary['components'])} groups by {by}"
+    if fit.summary["components"] > 1:
+        by = f" by {', '.join(map(label, fit.context_columns))}" if fit.by else ""
+        groups = f"{count(fit.summary['components'])} groups{by}"
         return [f"Items are compared within {groups}; there is no common ranking.", *lines]
-    if fit.summary["components"] > 1 or table.height < 2:
-        return lines
-    if not fit.summary.get("has_common", True):
+    if table.height < 2 or not fit.summary.get("has_common", True):
         return lines
     if fit.summary.get("sign_unsettled"):
         sure = chance(float(fit.summary["sign_probability"] or 0.5))
         return [
-            "It is not settled which end of the ranking is up (this one with "
+            "It is not settled which end of the ranking is up (this one with probability "
             f"{sure}): pairs of known order (--gold) would settle it.",
             *lines,
         ]
@@ -121,12 +119,11 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
         return lines
     if len(may) == 1:
         how = "clearly" if _leads(fit, np.flatnonzero(table["comparisons"] > 0)) else "probably"
-        found = f"{names[0]} is {how} the best: better than {names[1]}, the second, with {sure}."
+        found = f"{names[0]} is {how} the best: better than {names[1]}, the second, with probability {sure}."
     else:
-        *most, last = names[0], *names[2:]
-        more = f"{count(len(may) - _NAMED)} more" if len(may) > _NAMED else ""
-        listed = f"{', '.join([*most, last] if more else most)} and {more or last}"
-        found = f"First place is open between {listed}; {names[0]} is better than {names[1]} with {sure}."
+        more = [f"{count(len(may) - _NAMED)} more"] if len(may) > _NAMED else []
+        listed = _series([names[0], *names[2:], *more])
+        found = f"First place is open between {listed}; {names[0]} is better than {names[1]} with probability {sure}."
     return [found, *lines, *_more_votes(fit, may[1:])]
 
 
@@ -143,9 +140,14 @@ def _crowd(fit: Fit) -> list[str]:
         kinds = [f"{count(distinct)} consistently weigh{'s' if distinct == 1 else ''} something else", *kinds]
     if not kinds:
         unknown = int((verdict == "undecided").sum())
-        rest = f"; {count(unknown)} of {total} are undecided" if unknown else ""
-        return [f"No worker is found to answer at random, by side or the opposite{rest}."]
-    return [f"Of {total}, {', '.join(kinds)}; the scores allow for it."]
+        rest = f"; {count(unknown)} of {total} {'is' if unknown == 1 else 'are'} undecided" if unknown else ""
+        return [f"No worker was found who answers at random, follows only the side or answers the opposite{rest}."]
+    return [f"Of {total}, {_series(kinds)}; the scores allow for it."]
+
+
+def _series(parts: list[str]) -> str:
+    """Return parts as in "a, b and c"."""
+    return ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + parts[-1]
 
 
 def _more_votes(fit: Fit, rivals: Indices) -> list[str]:
@@ -163,11 +165,11 @@ def _more_votes(fit: Fit, rivals: Indices) -> list[str]:
     if not votes <= _MAX_MORE:
         return ["They are too close for more votes to separate them: treat them as equal."]
     pairs = "on that pair" if len(rivals) == 1 else f"on {count(len(rivals))} pairs with the first"
-    about = "About" if votes <= fit.item_table["comparisons"].sum() / 2 else "They are almost equal so far: about"
-    alike = ", which counts workers alike," if fit.worker_table.height > 1 else ""
+    about = "About" if votes <= fit.item_table["comparisons"].sum() / 2 else "Many more votes are needed: about"
+    alike = ", which treats workers alike," if fit.worker_table.height > 1 else ""
     return [
-        f"{about} {count(float(f'{votes:.2g}'))} more votes {pairs} would settle first place with "
-        f"{100 * SURE:.0f} % in half of such cases; crowdsift plan{alike} gives the range."
+        f"{about} {count(float(f'{votes:.2g}'))} more votes {pairs} have an even chance of settling "
+        f"first place ({100 * SURE:.0f} % sure); crowdsift plan{alike} gives the range."
     ]
 
 
@@ -247,7 +249,7 @@ def top_sentences(facts: Facts) -> list[str]:
         if own:
             why = (
                 f"Items are not equally good on all {groups} (standard deviation {own**0.5:.2f}, "
-                "that of scores being about 1), and intervals know it"
+                "that of scores being about 1), and intervals allow for it"
             )
         result.append(f"{why}; variances are {effect:.1f} times those of independent votes.")
     return result if fit.panel_biases is None else [*result, *fit.panel_sentences]
@@ -271,11 +273,11 @@ def first_place(facts: Facts) -> list[str]:
             f"“{names[0]}” is probably the best ({best}), but {level} intervals of "
             "ranks and differences leave that open."
         ]
-    listed = ", ".join(f"“{name}”" for name in names[:_NAMED_FIRST])
-    more = f" and {count(len(first) - _NAMED_FIRST)} more" if len(first) > _NAMED_FIRST else ""
+    more = [f"{count(len(first) - _NAMED_FIRST)} more"] if len(first) > _NAMED_FIRST else []
+    listed = _series([*(f"“{name}”" for name in names[:_NAMED_FIRST]), *more])
     return [
-        f"First place is open between {listed}{more}: the best is one of them with {best}, "
-        f"the first of them with {chance(float(table['p_best'][first[0]]))}."
+        f"First place is open between {listed}: one of them is the best with probability {best}, "
+        f"“{names[0]}” with probability {chance(float(table['p_best'][first[0]]))}."
     ]
 
 
@@ -298,7 +300,7 @@ def _separation(facts: Facts) -> Answer | None:
     if share is None:
         return None
     state: State = "good" if share >= SEPARATION[0] else "care" if share >= SEPARATION[1] else "bad"
-    finding = f"{percent(float(share))} of the variance of the scores is true, not error (scale "
+    finding = f"Of the variance of the scores {percent(float(share))} is true, not error (scale "
     finding += "separation reliability)."
     halves = (facts.fit.summary.get("statistics") or {}).get("split_half_reliability")
     if halves is not None:
@@ -321,7 +323,7 @@ def _misfit(facts: Facts) -> Answer | None:
         "care",
         f"{count(len(rows))} of {many(found.workers.height, 'worker')}{beside} {verb} noisier than chance explains "
         f"(infit): {_listed(found.workers['worker'][rows].tolist())}.",
-        "Look at their votes: tired, another question, or another taste.",
+        "Look at their votes: they may be tired, answer another question or have another taste.",
     )
 
 
@@ -371,7 +373,7 @@ def _drift(facts: Facts) -> Answer | None:
     if not found["workers"]:
         return Answer("good", "No worker's reliability changes with time.")
     return Answer(
-        "care", f"Reliability changes with time: {_listed(found['workers'])}.", "Look at early and late votes apart."
+        "care", f"Reliability changes with time: {_listed(found['workers'])}.", "Compare early and late votes."
     )
 
 
@@ -446,7 +448,7 @@ def _connected(facts: Facts) -> Answer:
         return Answer("good", "A chain of comparisons links every item with every other.")
     by = ", ".join(map(label, facts.fit.context_columns))
     if by and number == len({value for value, _ in facts.fit.labels}):
-        return Answer("good", f"One scale for each {by}, {count(number)} in all, as asked for; each is connected.")
+        return Answer("good", f"One scale for each {by}, {count(number)} in all, as requested; each is connected.")
     sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
     return Answer(
@@ -467,7 +469,7 @@ def _sign(facts: Facts) -> Answer:
     if facts.fit.panel_biases is not None:
         return Answer("good", "The workers of the trusted panel settle it.")
     if stated is None:
-        return Answer("none", f"{facts.fit.method} takes the majority's word for which end is the better one.")
+        return Answer("none", f"{facts.fit.method} assumes that the majority is right about which end is up.")
     state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
     result = {
         "good": "most informative workers vote with it",
@@ -478,9 +480,8 @@ def _sign(facts: Facts) -> Answer:
     advice = "The order itself is too uncertain for known answers to settle it: more votes first."
     if needed:
         advice = f"{many(int(needed), 'pair')} with a known answer would settle it: --gold FILE."
-    return Answer(
-        state, f"The ranking is the right way up with {chance(stated)}: {result}.", advice if state != "good" else ""
-    )
+    finding = f"The order is right, not reversed, with probability {chance(stated)}: {result}."
+    return Answer(state, finding, advice if state != "good" else "")
 
 
 def _sign_by_gold(agree: int, disagree: int) -> Answer:
@@ -495,9 +496,9 @@ def _converged(facts: Facts) -> Answer:
     s = facts.fit.summary
     how = f"{many(int(s['iterations']), 'iteration')}"
     if facts.fit.converged:
-        return Answer("good", f"The calculation settled after {how}.")
+        return Answer("good", f"The calculation converged after {how}.")
     return Answer(
-        "bad", f"The calculation had not settled after {how}.", "Allow more iterations: --set most_iterations=2000."
+        "bad", f"The calculation had not converged after {how}.", "Allow more iterations: --set most_iterations=2000."
     )
 
 
@@ -519,7 +520,7 @@ def _flagged(facts: Facts) -> Answer:
         f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); "
         f"they gave {percent(population.flagged_share)} of the votes."
     )
-    advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
+    advice = "Their votes are discounted in the scores; look at these workers before you pay them or ask them again."
     return Answer(state, finding, advice)
 
 
@@ -613,21 +614,21 @@ def _calibration(facts: Facts) -> Answer:
         return Answer(
             "bad",
             f"{finding}, no better than a coin.",
-            "These votes hold little that can be relied on: check how they were collected.",
+            "These votes contain little information: check how they were collected.",
         )
     finding += (
         " and was as sure as it had reason to be."
         if state == "good"
         else f"; its probabilities are off by {100 * found.gap:.1f} points on average."
     )
-    advice = "Take probabilities near 0 or 1 with a grain of salt; the order may still be right."
+    advice = "Do not rely on probabilities near 0 or 1; the order may still be right."
     return Answer(state, finding, advice if state != "good" else "")
 
 
 # Keys of the checks with their titles, in the order in which a reader needs them.
 _QUESTIONS: tuple[tuple[str, str, Callable[[Facts], Answer | None]], ...] = (
     ("first", "First place", _first_place),
-    ("leader", "Votes the leader hangs on", _leader),
+    ("leader", "Votes the leader depends on", _leader),
     ("separation", "Separation of the items", _separation),
     ("misfit", "Misfitting workers", _misfit),
     ("circles", "One dimension", _circles),

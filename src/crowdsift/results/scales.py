@@ -97,7 +97,7 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
     """Raise an error for a scale or anchors that no fit of these items, with contexts `by`, can have."""
     require_scale(scale)
     if not isinstance(anchor, Mapping | None):
-        raise RequestError(f"anchors are values by item, as {{'a': 1200}}, not {anchor!r:.60}")
+        raise RequestError(f"anchors are values by item, such as {{'a': 1200}}, not {anchor!r:.60}")
     if anchor and scale == "winrate":
         raise RequestError("a win rate has no level to choose; leave the anchor out")
     items = [each[1] for each in items] if by else items

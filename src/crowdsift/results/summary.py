@@ -304,8 +304,8 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
         else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would settle it"
     )
     message = (
-        f"which end of the scores is up is not settled: of the informative workers {sign.positive:.1f} speak for this "
-        f"sign and {sign.negative:.1f} against it, so that it is right with {_share(sign.probability)}; {cure}"
+        f"which end of the scores is up is not settled: of the informative workers {sign.positive:.1f} support this "
+        f"sign and {sign.negative:.1f} the opposite, so it is right with probability {_share(sign.probability)}; {cure}"
     )
     return [Diagnostic(Kind.SIGN, message)], needed
 

@@ -112,7 +112,7 @@ def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
 
 
 def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
-    """Return `_newton_step` for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
+    """Return `_newton_step` for two parameters, from the mean and difference of the two eigenvalues."""
     middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
     half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
     low, high = (1.0 / (each.abs().clamp(min=1e-8) + damping) for each in (middle - half, middle + half))

@@ -105,7 +105,7 @@ def _posterior(
 
 @triton.jit
 def _cell(levels, place, half):
-    """Return the distance of the two levels around a place, or of the nearest two."""
+    """Return the distance between the two levels around a place, or between the nearest two."""
     at = 0
     for j in range(half):
         at += (tl.load(levels + j) < place).to(tl.int32)

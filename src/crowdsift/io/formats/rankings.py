@@ -165,7 +165,7 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
         whole = found[names[0]]
         alone = len(ranking) == 1 and not by_place and "items" not in roles and isinstance(whole, str)
         if alone and re.search(r"[<,;|]", whole):
-            raise table.fault(row, names[0], f"{whole!r:.80} reads as one item; write the best first, as A>B=C>D")
+            raise table.fault(row, names[0], f"{whole!r:.80} reads as one item; write the best first, such as A>B=C>D")
         if "items" in roles:
             ranking += _not_ranked(table, row, roles["items"], found[roles["items"]], ranking)
         who = [found[roles["worker"]]] if "worker" in roles else []

@@ -298,7 +298,7 @@ def _items(state: State, rhs: Vector, system: Operator, exact: Setting | None) -
 
 
 def dense(system: Operator, K: int, D: int) -> Vector:
-    """Return I plus the matrix over items and dimensions."""
+    """Return the dense matrix I + L over items and dimensions, where `system` holds the blocks of L."""
     low, high, weight = system.pairs()
     Q = np.zeros((K, K, D, D))
     np.add.at(Q, (low, high), -np.asarray(weight))
