@@ -36,12 +36,21 @@ def nowhere(tmp_path, monkeypatch):
 def test_every_data_set_of_the_folder_is_read(data_dir):
     sizes = {}
     for name in datasets.DATASETS:
-        if name not in {"faceage", "mtbench_gpt4"}:
+        if name not in {"faceage", "mtbench_gpt4", "pandalm"}:
             votes = datasets.find(name, data_dir).read()
             sizes[name] = (int(votes.total_weight), votes.n_items, votes.n_workers)
     assert sizes["passage"] == (11763, 472, 624)
     assert sizes["faceage_subset"] == (48627, 9150, 4091)
     assert sizes["wmt13_fren"] == (99960, 13, 218)
+
+
+def test_preference_rows_are_read_as_they_are_published(nowhere):
+    """Three annotators a row, and missing replies as NaN, which is no JSON."""
+    row = '{"cmp_key": "llama-7b_opt-7b", "response1": NaN, "response2": "b", "annotator1": 2, "annotator2": 1, '
+    (nowhere / "pandalm.json").write_text(f'[\n{row}"annotator3": 0}},\n{row}"annotator3": 2}}\n]')
+    votes = datasets.load("pandalm").read()
+    assert (int(votes.total_weight), votes.items.tolist(), votes.n_workers) == (6, ["llama-7b", "opt-7b"], 3)
+    assert datasets.load("pandalm").about.licence == "Apache-2.0"
 
 
 def test_truth_has_a_score_for_every_item(data_dir):

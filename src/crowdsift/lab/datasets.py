@@ -119,6 +119,7 @@ _KNOWN: dict[str, _Known] = {
     "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
     "wmt13_fren": _Known("wmt13_fren.csv.gz"),
     "ppr": _Known("ppr.csv.gz"),
+    "pandalm": _Known("pandalm.json"),
     "cj_luckett2018_cola": _Known("cj_luckett2018_cola.csv"),
     "cj_mcmahon2014_peer": _Known("cj_mcmahon2014_peer.csv"),
     "cj_mcmahon2014_teachers": _Known("cj_mcmahon2014_teachers.csv"),
@@ -129,8 +130,6 @@ _KNOWN: dict[str, _Known] = {
 DATASETS = tuple(_KNOWN)
 
 _FACEAGE_FILES = ("crowd_labels.csv", "gt.csv")
-
-
 _FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
 _LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
 _CJ_PAGE = ("https://github.com/georgekinnear/cj-meta-analysis", "none stated")
@@ -186,6 +185,7 @@ _SOURCES = {
         "https://github.com/Networks-Learning/prediction-powered-ranking",
         "MIT",
     ),
+    "pandalm": Source("preference data: three annotators", "none", "https://github.com/WeOpenML/PandaLM", "Apache-2.0"),
     "cj_luckett2018_cola": Source("comparative judgement: tastes of cola", "none", *_CJ_PAGE),
     "cj_mcmahon2014_peer": Source("comparative judgement: scripts, by peers", "votes of teachers", *_CJ_PAGE),
     "cj_mcmahon2014_teachers": Source("comparative judgement: scripts, by teachers", "votes of peers", *_CJ_PAGE),
