@@ -235,7 +235,7 @@ def test_bad_votes_fail_cleanly(case, run, tmp_path):
         (["--set", "speed"], "--set takes NAME=VALUE"),
         (["--set", "alternations=many"], "not a number"),
         (["--method", "bora-em", "--set", "alternations=0"], "alternations must be above 0"),
-        (["--columns", "winner"], "--columns wants"),
+        (["--columns", "winner"], "--columns takes"),
         (["--engine", "abacus"], "unknown engine 'abacus'"),
         (["--threads", "0"], "threads must be at least 1"),
     ],
