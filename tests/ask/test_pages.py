@@ -12,6 +12,7 @@ from hostile import HOSTILE
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright for Python")
 PHONE = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}
+SIDES = ("left", "right")
 DESK = {"viewport": {"width": 1280, "height": 800}}
 
 
@@ -47,7 +48,7 @@ class Visit:
         self.page.wait_for_selector("#vote:not([hidden])")
 
     def texts(self):
-        return [self.page.inner_text(f"#{side} .body").strip() for side in ("left", "right")]
+        return [self.page.inner_text(f"#{side} .body").strip() for side in SIDES]
 
     def better(self):
         """The side on which the better item, of the smaller number, is shown."""
@@ -170,7 +171,7 @@ def test_pages_fit_and_can_be_used_by_all(visit, start, tmp_path, options):
     assert seen.page.inner_text("#prompt-text") == "Why?"
     accessible(seen.page)
     assert seen.page.evaluate(WIDER) == []
-    boxes = [seen.page.locator(f"#{side}").bounding_box() for side in ("left", "right")]
+    boxes = [seen.page.locator(f"#{side}").bounding_box() for side in SIDES]
     if options is PHONE:  # one below the other, and the answers within reach
         assert boxes[1]["y"] > boxes[0]["y"] + boxes[0]["height"]
         low = seen.page.locator("[data-answer=left]").bounding_box()
@@ -193,6 +194,22 @@ def test_pages_fit_and_can_be_used_by_all(visit, start, tmp_path, options):
     seen.page.wait_for_selector("text=You have withdrawn")
     assert stored(tmp_path) == []
     assert seen.said == owner.said == []
+
+
+def test_both_items_of_a_pair_are_shown_in_the_same_type(visit, start):
+    """Large type for a short text beside small type for a long one would be an argument for one of them."""
+    rows = [("short 1", "Yes."), ("short 2", "No."), ("long 1", "Yes, " * 30), ("long 2", "No, " * 30)]
+    judge = visit(start([("item", "text"), *rows]).judges, **DESK)
+    judge.join("ann")
+    sizes = set()
+    for _ in range(6):
+        look = [judge.page.eval_on_selector(f"#{side} .plain", "e => getComputedStyle(e).fontSize") for side in SIDES]
+        short = all(len(text) < 60 for text in judge.texts())
+        assert look[0] == look[1]
+        sizes.add((short, look[0]))
+        judge.wait()
+        judge.page.keyboard.press("ArrowLeft")
+    assert len(sizes) == 2  # a pair of short texts is shown in larger type
 
 
 def test_hostile_items_and_names_run_nothing(visit, start):

@@ -69,6 +69,27 @@ def joined(server, name) -> Client:
     return client
 
 
+def test_a_plan_of_a_study_has_its_items_and_its_goal(tmp_path, items):
+    """As on the study's page: items without votes count, and before any vote the assumptions do."""
+    path = tmp_path / "study.sqlite"
+    store = open_study(path, str(items), {"goal": "top-2", "confidence": 0.9})
+    words = [sys.executable, "-m", "crowdsift", "plan", str(path), "--most", "300"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert "Assumed before any vote: scores of the 4 items" in done.stderr
+    assert "to settle the top two with 90 %" in done.stdout
+    judge = store.add_judge("ann", "x" * 30)
+    for n, pair in enumerate([(0, 1), (1, 2), (0, 2)] * 5):
+        store.add_vote(judge, Vote(f"vote-{n:04d}", *pair, "left", 900), f"q{n}").result()
+    store.close()
+    done = subprocess.run([*words, "--json"], capture_output=True, text=True)
+    made = crowdsift.plan(crowdsift.read(path), items="abcd", goal="top-2", confidence=0.9, most=300)
+    assert json.loads(done.stdout)["needs"] == made.interval[1]
+    assert made.interval[1] > crowdsift.plan(crowdsift.read(path), goal="top-2", confidence=0.9, most=300).interval[1]
+    refused = subprocess.run([*words, "--goal", "top-4"], capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "K must be at least 1 and below the 4 items" in refused.stderr
+
+
 # --- items ------------------------------------------------------------------------------------
 
 

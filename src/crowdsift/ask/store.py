@@ -22,7 +22,7 @@ from typing import Any
 from crowdsift.ask.items import Content
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.files import replace_file
-from crowdsift.io.sql import STUDY_MARK
+from crowdsift.io.sql import STUDY_MARK, is_study
 
 if sys.platform == "win32":
     import msvcrt
@@ -293,8 +293,20 @@ class Store:
 
 def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
     """Return all votes as left, right, winner, worker, milliseconds and time; any process may call this."""
+    return _selected(path, 'SELECT "left", "right", winner, worker, milliseconds, time FROM votes')
+
+
+def read_goal(path: str) -> tuple[list[str], str, float] | None:
+    """Return the items of a study, its goal and its confidence; None for other files."""
+    if not is_study(path):
+        return None
+    settings = {name: json.loads(value) for name, value in _selected(path, "SELECT name, value FROM study")}
+    items = [item for (item,) in _selected(path, "SELECT item FROM items ORDER BY code")]
+    return items, settings["goal"], settings["confidence"]
+
+
+def _selected(path: str, query: str) -> list[Any]:
     with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        query = 'SELECT "left", "right", winner, worker, milliseconds, time FROM votes'
         return connection.execute(query).fetchall()
 
 

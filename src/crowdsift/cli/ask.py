@@ -136,9 +136,8 @@ def _judges(path: str) -> dict[str, int | None]:
     from crowdsift.io import read_capacities
 
     found = read_capacities(path)
-    if isinstance(found, dict):
-        return {str(name): most for name, most in found.items()}
-    return {str(name): None for name in found}
+    most = found if isinstance(found, dict) else dict.fromkeys(found)
+    return {str(name): each for name, each in most.items()}
 
 
 def _announcement(links: Any, study: Path) -> str:
@@ -146,7 +145,8 @@ def _announcement(links: Any, study: Path) -> str:
     if links.everyone:
         lines.append(f"For judges: {links.everyone}")
     else:
-        lines.append(f"For judges: {len(links.judges)} links, in {links.file}")
+        many = len(links.judges)
+        lines.append(f"For judges: {many} link{'s' * (many != 1)}, in {links.file}")
     return "\n".join([*lines, f"The study is {study}. Stop with Ctrl-C.", ""])
 
 
@@ -163,8 +163,8 @@ Known = Annotated[
     READS,
     typer.Argument(
         metavar="DIR|VOTES|ITEMS",
-        help="The folder of a saved fit, a study, a file of votes, or a file with the column item "
-        "to plan before any vote.",
+        help="The folder of a saved fit, a study (whose goal and confidence then count), a file of votes, or a file "
+        "with the column item to plan before any vote.",
     ),
 ]
 
@@ -173,8 +173,8 @@ Known = Annotated[
 def plan(
     known: Known,
     *,
-    goal: opt.GoalText = "first",
-    confidence: Annotated[float, typer.Option(help="How sure the answer must be.")] = 0.95,
+    goal: GoalText = None,
+    confidence: Confidence = None,
     most: Annotated[int, typer.Option(help="The most votes that you could get; studies end there.", min=50)] = 100_000,
     plot: Annotated[
         Path | None, Writes(), typer.Option(help="PNG, SVG or PDF file for a picture of the needs.")
@@ -187,18 +187,23 @@ def plan(
     """Say how many more votes a goal needs, by studies simulated from what is known."""
     import crowdsift
     from crowdsift.active import Goal, checked_confidence
+    from crowdsift.ask.serve import read_goal, read_votes
     from crowdsift.io import has_items, read_labels
 
-    Goal.of(goal, 10**6)
-    checked_confidence(confidence)
+    Goal.of(goal or "first", 10**6)
+    checked_confidence(0.95 if confidence is None else confidence)
     if plot is not None:
         crowdsift.plots.require_ending(plot)
+    items, own_goal, own_confidence = read_goal(known) or ([], "first", 0.95)
+    goal, confidence = goal or own_goal, own_confidence if confidence is None else confidence
     given: Any = None
-    items: Any = ()
     assumed = ""
-    if not os.path.isdir(known) and not known.endswith((".sqlite", ".db")) and has_items(known):
-        items = read_labels(known)
+    has_votes = bool(read_votes(known)) if items else os.path.isdir(known) or known.endswith((".sqlite", ".db"))
+    if not has_votes and not items and has_items(known):
+        items = list(read_labels(known))
+    if items:
         Goal.of(goal, len(items))
+    if items and not has_votes:
         assumed = (
             f"Assumed before any vote: scores of the {len(items)} items are normal with standard "
             "deviation 1, and votes follow the odds exp(difference). Of two items drawn at random "
@@ -215,13 +220,6 @@ def plan(
         made.plot(str(plot))
         say(f"Written: {plot}")
     low, middle, high = made.interval
-    record = {
-        "goal": goal,
-        "confidence": confidence,
-        "votes": made.votes,
-        "needs": middle,
-        "lower": low,
-        "upper": high,
-        "most": made.most,
-    }
+    record = {"goal": goal, "confidence": confidence, "votes": made.votes, "needs": middle}
+    record |= {"lower": low, "upper": high, "most": made.most}
     print_text(to_json(record) if as_json else f"{made.sentence}\n")

@@ -44,7 +44,8 @@ function show(name) {
 }
 function say(text) { $("said").textContent = text; }
 
-function fill(card, content) {
+const isShort = (content) => content.text.length < 60 && !content.image;
+function fill(card, content, short) {
   const body = card.querySelector(".body");
   body.replaceChildren();
   if (content.image) {
@@ -55,7 +56,7 @@ function fill(card, content) {
   }
   if (content.text) {
     const text = document.createElement("div");
-    text.className = content.text.length < 60 && !content.image ? "plain short" : "plain";
+    text.className = short ? "plain short" : "plain";
     text.textContent = content.text;
     body.append(text);
   }
@@ -73,8 +74,9 @@ function showQuestion(spoken) {
   show("vote");
   $("prompt").hidden = !question.prompt;
   $("prompt-text").textContent = question.prompt;
-  fill($("left"), question.left);
-  fill($("right"), question.right);
+  const short = isShort(question.left) && isShort(question.right); // no item stands out by its type
+  fill($("left"), question.left, short);
+  fill($("right"), question.right, short);
   $("footer").hidden = false;
   shownAt = performance.now();
   hiddenFor = 0;

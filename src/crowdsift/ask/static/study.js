@@ -85,7 +85,7 @@ function tiles(study) {
   const judges = study.judges.filter((each) => each.votes).length;
   const facts = [["Votes", number(study.answers) + (study.budget && study.cost === null ? ` of ${number(study.budget)}` : "")], ["Items", number(study.items)], ["Judges", number(judges)]];
   if (study.cost !== null) facts.splice(1, 0, ["Cost", number(study.cost, 2) + (study.budget ? ` of ${number(study.budget, 2)}` : "")]);
-  if (study.result.more) facts.push(["Votes still needed", study.result.more]);
+  if (study.result.more) facts.push(["Votes still needed (median)", study.result.more]);
   $("tiles").replaceChildren(...facts.map(([name, value]) => {
     const box = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.textContent = name;
