@@ -1,10 +1,12 @@
 """What `crowdsift ask` promises: replays of recorded votes, plans, load, and kills.
 
-Run with ``python -m benchmarks.ask replay|errors|plan|load|kills [--runs N] [--first SEED] [--data NAME] [--most N]``.
+Run with ``python -m benchmarks.ask replay|errors|ties|plan|load|kills [--runs N] [--first SEED]``; replay takes
+``[--data NAME] [--goals GOAL] [--most N]`` too.
 
 ``replay``: every pair of the data was judged often. A study asks pairs, chosen for the goal or at random; the answer
 is a recorded vote on that pair, drawn with replacement. The study stops when the goal is settled, looked at after
-every vote, and beyond 2,000 votes after each further 2 %. Truth is the ranking by all votes. ``plan``: studies with a
+every vote, and beyond 2,000 votes after each further 2 %. Truth is the ranking by all votes. ``errors`` and
+``ties``: how often is a claim wrong if two items are almost equal? ``plan``: studies with a
 known truth; is the number of votes that each needs in the interval stated before? ``load``: 50 judges and 3,000
 votes. ``kills``: kill -9 at random moments.
 """
@@ -72,10 +74,11 @@ def study(
     seed: int,
     most: int = MOST,
     given: Counter[tuple[int, int, float]] | None = None,
+    every: int = EVERY,
 ) -> tuple[int, list[int]]:
     """Votes until the goal is settled (or `most`), and the items claimed.
 
-    `given` are votes with which it begins, by pair and outcome. A study is looked at after every vote up to EVERY
+    `given` are votes with which it begins, by pair and outcome. A study is looked at after every vote up to `every`
     votes, then after each further 2 %: up to 40 pairs are chosen at a time, each is asked several times, and all
     votes are fitted again.
     """
@@ -89,7 +92,7 @@ def study(
     state = selector.stopping()
     one, two = np.triu_indices(len(items), 1)
     while votes < most and not state.settled:
-        size = 1 if votes < EVERY else votes // 50
+        size = 1 if votes < every else votes // 50
         if arm == "random":
             pairs = [(int(one[i]), int(two[i])) for i in random.integers(len(one), size=size)]
         else:
@@ -159,6 +162,15 @@ def replay(names: list[str], seeds: range, goals: list[str], processes: int, mos
                 print(f"{name:8s} {goal:6s} chosen/random {mean['chosen'] / mean['random']:.1%}")
 
 
+def model(scores: np.ndarray) -> Draw:
+    """Return a function that draws votes on a pair of items with these scores."""
+
+    def draw(random: np.random.Generator, a: int, b: int, votes: int) -> np.ndarray:
+        return np.asarray(random.random(votes) < 1.0 / (1.0 + np.exp(scores[b] - scores[a])), dtype=float)
+
+    return draw
+
+
 GAPS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -186,6 +198,33 @@ def errors(runs: int, first: int, most: int = MOST) -> None:
         )
 
 
+TIED = {  # the scores of items from which pairs are chosen: 0 and 1 differ by a gap, perhaps at a boundary within
+    "first": np.array([0.0, 0.0, -0.4, -0.8, -1.6, -2.4]),
+    "top-3": np.array([0.0, 0.0, 1.2, 0.4, -0.4, -2.4]),
+}
+TIED_MOST = 20_000
+
+
+def _tied(goal: str, gap: float, seed: int) -> int:
+    """1 if a study of six items claims the better one of two almost equal items, -1 for the worse one, 0 for none."""
+    scores = TIED[goal] + np.array([gap, 0.0, 0.0, 0.0, 0.0, 0.0])
+    _, claim = study(list(range(6)), model(scores), goal, "chosen", seed, TIED_MOST, every=500)
+    return (0 in claim) - (1 in claim)
+
+
+def ties(runs: int, first: int, processes: int) -> None:
+    """Print how often studies of six items, with chosen pairs, claim the worse one of two almost equal items."""
+    with ProcessPoolExecutor(processes) as pool:
+        for goal in TIED:
+            for gap in (0.0, 0.05):
+                found = np.array(list(pool.map(partial(_tied, goal, gap), range(first, first + runs))))
+                print(
+                    f"{goal:6s} difference {gap:4.2f}: wrong {(found < 0).sum()}, right {(found > 0).sum()} of {runs}, "
+                    f"the others not settled by {TIED_MOST:,}",
+                    flush=True,
+                )
+
+
 BEFORE, PLAN_ITEMS = 40, 4  # votes before the plan, items
 
 
@@ -197,10 +236,7 @@ def _planned(seed: int) -> tuple[int, int, int, int] | None:
     random = np.random.default_rng([seed, 3])
     items = list(range(PLAN_ITEMS))
     truth = random.standard_normal(PLAN_ITEMS)
-
-    def draw(random: np.random.Generator, a: int, b: int, votes: int) -> np.ndarray:
-        return np.asarray(random.random(votes) < 1.0 / (1.0 + np.exp(truth[b] - truth[a])), dtype=float)
-
+    draw = model(truth)
     before = [tuple(random.choice(PLAN_ITEMS, 2, replace=False).tolist()) for _ in range(BEFORE)]
     given = Counter((a, b, float(draw(random, a, b, 1)[0])) for a, b in before)
     selector = crowdsift.Selector(_summed(items, given), items=items, goal="first", threads=1)
@@ -316,7 +352,7 @@ def kills(moments: int = 50) -> None:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("replay", "errors", "plan", "load", "kills"))
+    parser.add_argument("what", choices=("replay", "errors", "ties", "plan", "load", "kills"))
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--data", nargs="*", default=list(DATA))
@@ -329,6 +365,8 @@ def main() -> None:
         replay(given.data, seeds, given.goals, given.processes, given.most)
     elif given.what == "errors":
         errors(given.runs, given.first, given.most)
+    elif given.what == "ties":
+        ties(given.runs, given.first, given.processes)
     elif given.what == "plan":
         plans(min(given.runs, 100), given.first, given.processes)
     elif given.what == "load":
