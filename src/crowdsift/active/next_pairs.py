@@ -168,19 +168,10 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
         queries[who[best]] += 1
     one, two = labels[keys[pair[chosen]] // n], labels[keys[pair[chosen]] % n]
     ahead = found.scores_of(one.tolist()) >= found.scores_of(two.tolist())
-    first, second = one.copy(), two.copy()
-    first[~ahead], second[~ahead] = two[~ahead], one[~ahead]
-    asked = Table(
-        {
-            "first": first,
-            "second": second,
-            "worker": data.workers[who[chosen]],
-            "votes": count[pair[chosen]],
-            "probability": 1.0 - wrong[pair[chosen]],
-            "worth": np.array(worth),
-        }
-    )
-    return _by_context(asked, data.by).in_backend(found.backend)
+    columns = {"first": np.where(ahead, one, two), "second": np.where(ahead, two, one)}
+    columns |= {"worker": data.workers[who[chosen]], "votes": count[pair[chosen]]}
+    columns |= {"probability": 1.0 - wrong[pair[chosen]], "worth": np.array(worth)}
+    return _by_context(Table(columns), data.by).in_backend(found.backend)
 
 
 def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:

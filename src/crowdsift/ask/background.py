@@ -73,12 +73,10 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
         {"item": item_label(items["item"][i], ""), **{n: _number(items[n][i]) for n in names}}
         for i in range(min(items.height, _SHOWN_ITEMS))
     ]
+    columns = (workers[name] for name in ("worker", "verdict", "agreement"))
     judges = {
-        str(workers["worker"][i]): {
-            "verdict": str(workers["verdict"][i]),
-            "agreement": _number(workers["agreement"][i]),
-        }
-        for i in range(workers.height)
+        str(worker): {"verdict": str(verdict), "agreement": _number(agreement)}
+        for worker, verdict, agreement in zip(*columns, strict=True)
     }
     state = selector.stopping(confidence=confidence)
     claim = [item_label(label, "") for label in selector.items[state.claim]]

@@ -20,7 +20,6 @@ from crowdsift.active.stopping import Goal, checked_confidence
 from crowdsift.ask.items import read_items, require_packages
 from crowdsift.ask.store import Store, create_study, token_digest
 from crowdsift.ask.store import read_goal as read_goal
-from crowdsift.ask.store import read_votes as read_votes
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.items import read_gold
 from crowdsift.votes.comparisons import Comparisons

@@ -124,8 +124,8 @@ def create_study(
     with replace_file(path) as draft:
         connection = sqlite3.connect(draft)
         connection.executescript(_SCHEMA)
-        rows = [(name, json.dumps(value)) for name, value in settings.items()]
-        rows.append(("key", json.dumps(secrets.token_hex(32))))
+        stored = {**settings, "key": secrets.token_hex(32)}
+        rows = [(name, json.dumps(value)) for name, value in stored.items()]
         connection.executemany("INSERT INTO study VALUES (?, ?)", rows)
         connection.executemany("INSERT INTO items VALUES (?, ?)", enumerate(items))
         connection.executemany(
@@ -296,13 +296,13 @@ def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
     return _selected(path, 'SELECT "left", "right", winner, worker, milliseconds, time FROM votes')
 
 
-def read_goal(path: str) -> tuple[list[str], str, float] | None:
-    """Return the items of a study, its goal and its confidence; None for other files."""
+def read_goal(path: str) -> tuple[list[str], str, float, bool] | None:
+    """Return the items of a study, its goal, its confidence and whether it has votes; None for other files."""
     if not is_study(path):
         return None
     settings = {name: json.loads(value) for name, value in _selected(path, "SELECT name, value FROM study")}
     items = [item for (item,) in _selected(path, "SELECT item FROM items ORDER BY code")]
-    return items, settings["goal"], settings["confidence"]
+    return items, settings["goal"], settings["confidence"], bool(read_votes(path))
 
 
 def _selected(path: str, query: str) -> list[Any]:

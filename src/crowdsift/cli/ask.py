@@ -187,19 +187,19 @@ def plan(
     """Say how many more votes a goal needs, by studies simulated from what is known."""
     import crowdsift
     from crowdsift.active import Goal, checked_confidence
-    from crowdsift.ask.serve import read_goal, read_votes
+    from crowdsift.ask.serve import read_goal
     from crowdsift.io import has_items, read_labels
 
     Goal.of(goal or "first", 10**6)
     checked_confidence(0.95 if confidence is None else confidence)
     if plot is not None:
         crowdsift.plots.require_ending(plot)
-    items, own_goal, own_confidence = read_goal(known) or ([], "first", 0.95)
+    has_votes = os.path.isdir(known) or known.endswith((".sqlite", ".db"))
+    items, own_goal, own_confidence, has_votes = read_goal(known) or ([], "first", 0.95, has_votes)
     goal, confidence = goal or own_goal, own_confidence if confidence is None else confidence
     given: Any = None
     assumed = ""
-    has_votes = bool(read_votes(known)) if items else os.path.isdir(known) or known.endswith((".sqlite", ".db"))
-    if not has_votes and not items and has_items(known):
+    if not items and not has_votes and has_items(known):
         items = list(read_labels(known))
     if items:
         Goal.of(goal, len(items))
