@@ -679,7 +679,7 @@ def test_annotations_name_the_first_model_generator(tmp_path: Path) -> None:
     votes = crowdsift.read(write(tmp_path / "annotations.json", rows))
     assert votes.items.tolist() == ["base", "m"]
     for row in rows:
-        del row["generator_2"]
+        del row["generator_2"], row["output_2"]
     with pytest.raises(InputError, match=r"nearly the format alpaca-eval .* generator_2 is missing"):
         crowdsift.read(write(tmp_path / "annotations.json", rows))
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift import InputError
+from crowdsift.io.ingest import coded_votes
 
 SEEDS = (1, 2, 3)
 TEXT = "“quoted”, \\u00e9\n- list; 好"
@@ -167,3 +169,106 @@ def test_a_worker_is_not_pooled_because_of_its_name(tmp_path: Path) -> None:
     assert crowdsift.read({**rows, "judge": ["x", "y"]}).workers.tolist() == ["x", "y"]
     assert not crowdsift.read(rows).has_workers
     assert not crowdsift.read({**rows, "judge": ["x", "y"]}, workers=False).has_workers
+
+
+# The header of a table of an unknown tool, its answers for the first item, the second and a tie, and the worker.
+PAIRS = {
+    "model1,model2,verdict,rater": ("model1", "model2", "tie"),
+    "model_a,model_b,preferred,evaluator_id": ("A", "B", "both"),
+    "player_x,player_y,vote,labeler": ("player_x", "player_y", "tie"),
+    "question,response_1,response_2,preference,annotator": ("1", "2", "0"),
+    "prompt,reply_0,reply_1,better_response_id,worker": ("0", "1", "tie"),
+    "left_image,right_image,selection,worker": ("left", "right", "neither"),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("header", PAIRS)
+def test_columns_of_an_unknown_tool(header: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    names = header.split(",")
+    rows, planted = [header], []
+    for number in range(60):
+        one, two = rng.sample([f"thing {letter}" for letter in "PQRS"], 2)
+        outcome = rng.choice((1.0, 0.0, 0.5))
+        planted.append((one, two, outcome))
+        answer = PAIRS[header][(1.0, 0.0, 0.5).index(outcome)]
+        rows.append(",".join([*(["q"] if len(names) == 5 else []), one, two, answer, f"w{number % 3}"]))
+    with coded_votes(write(tmp_path / "votes.csv", "\n".join(rows) + "\n")) as coded:
+        assert coded.outcome is not None
+        items = [label[1] if coded.by else label for label in coded.items.tolist()]
+        found = zip(coded.first, coded.second, coded.outcome.tolist(), strict=True)
+        assert [(items[a], items[b], y) for a, b, y in found] == planted
+        assert (coded.intake.format, coded.workers.tolist(), coded.sides_known) == ("pairs", ["w0", "w1", "w2"], False)
+        notes = " ".join(coded.intake.notes)
+    first = sum(y == 1.0 for *_, y in planted)
+    assert f"items are taken from {names[-4]!r} and {names[-3]!r}, answers from {names[-2]!r}" in notes
+    assert f"is the first ({first})" in notes
+
+
+@pytest.mark.parametrize(
+    ("header", "answers"),
+    [
+        ("response_1,response_2,preference,annotator", "01"),  # 0 and 1: first and second, or no and yes
+        ("response_0,response_1,preference,annotator", "012"),  # 2: the second of three, or a tie
+        ("model_a,model_b,verdict,judge", ("A is better", "none of them is much worse")),
+    ],
+)
+def test_answers_that_could_mean_either_side_are_refused(header: str, answers: Any, tmp_path: Path) -> None:
+    text = header + "\n" + "".join(f"a,b,{answer},w\n" for answer in answers)
+    path = write(tmp_path / "votes.csv", text)
+    with pytest.raises(InputError, match="Answers that are neither"):
+        crowdsift.read(path)
+    votes = crowdsift.read(path, values=dict(zip(answers, ("left", "right", "tie"), strict=False)))
+    assert counts(votes) == ("pairs", len(answers), len(answers), 0, 0)
+
+
+def test_three_columns_of_items_are_no_pair(tmp_path: Path) -> None:
+    path = write(tmp_path / "votes.csv", "response_0,response_1,response_2,preference,judge\na,b,c,0,w\n")
+    with pytest.raises(InputError, match="the columns of the votes were not found"):
+        crowdsift.read(path)
+
+
+def test_a_column_for_every_answer(tmp_path: Path) -> None:
+    header = "id,model_a,model_b,response_a,response_b,winner_model_a,winner_model_b,winner_tie\n"
+    rows = ["1,x,y,r,s,1,0,0", "2,x,y,r,s,0,1,0", "3,y,x,r,s,0,0,1", "4,x,y,r,s,0,0,0"]
+    path = write(tmp_path / "arena.csv", header + "\n".join(rows))
+    assert counts(crowdsift.read(path)) == ("arena", 4, 3, 1, 0)
+    with coded_votes(path) as coded:
+        assert coded.outcome is not None
+        assert coded.outcome.tolist() == [1.0, 0.0, 0.5]
+    path = write(tmp_path / "arena.csv", header + "1,x,y,r,s,1,1,0\n")
+    with pytest.raises(InputError, match="'left and right'"):
+        crowdsift.read(path)
+
+
+def test_lists_of_two_replies_and_the_place_of_the_better(tmp_path: Path) -> None:
+    """The comparisons of summaries that OpenAI published."""
+    row = {"info": {"id": "t3", "post": TEXT}, "worker": "w"}
+    both = [{"text": "long " + TEXT * 9, "policy": "ref"}, {"text": "short", "policy": "sup"}]
+    rows = [{**row, "summaries": both, "choice": place} for place in (0, 1, 1, None)]
+    path = write(tmp_path / "batch.json", rows)
+    votes = crowdsift.read(path)
+    assert counts(votes) == ("verdicts", 4, 3, 1, 0)
+    short = [label[1] for label in votes.items.tolist()].index("short")
+    wins = np.where(votes.first == short, votes.outcome, 1 - votes.outcome)
+    assert float((votes.weight * wins).sum()) == 2.0
+    for wrong, match in (({"choice": 2}, "choice 2"), ({"summaries": both[:1]}, "are not two outputs")):
+        with pytest.raises(InputError, match=match):
+            crowdsift.read(write(tmp_path / "bad.json", [*rows, {**rows[0], **wrong}]))
+
+
+def test_signed_preferences_say_what_they_were_taken_for(tmp_path: Path) -> None:
+    """As HelpSteer has them: -3 says that the first reply is much better."""
+    rows = [
+        {"prompt": "q " + TEXT, "response_1": "one " + TEXT * 9, "response_2": "two", "preference_strength": strength}
+        for strength in (-3, -1, 0, 2)
+    ]
+    path = write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    with coded_votes(path) as coded:
+        assert coded.outcome is not None
+        assert coded.outcome.tolist() == [1.0, 1.0, 0.5, 0.0]
+        assert coded.by == "prompt"
+        assert max(len(str(label)) for label in coded.items[0]) < 80
+    notes = " ".join(coded.intake.notes)
+    assert "-3 says that response_1 is much better than response_2" in notes

@@ -137,8 +137,8 @@ FormatName = Annotated[
         "--format",
         help="auto (recognised by the columns), plain (winner,loser,worker and the like), "
         "alpaca-eval, arena-hard, pandalm, verdicts, comparative-judgement, arena, arena-rank, "
-        "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings or "
-        "evalica.",
+        "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings, "
+        "ratings, best-worst, arena-n, evalica or pairs.",
     ),
 ]
 Values = Annotated[str | None, typer.Option(help="What answers mean, such as A=left,B=right,C=tie,D=empty.")]

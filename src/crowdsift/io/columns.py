@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.formats import PLAIN, Format, Found, known_formats
+from crowdsift.io.formats import ASSUMED, PLAIN, Format, Found, known_formats
 from crowdsift.io.options import ROLES, ReadOptions
 from crowdsift.io.sql import STUDY_QUERY, is_study, kind_of_database, shown_address
 from crowdsift.numeric import Vector
@@ -223,7 +223,7 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
 def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
     """Raise an error for a table with the columns of a second format that shares none with the first."""
     for other in others:
-        if set(found.there) & set(other.there):
+        if set(found.there) & set(other.there) or other.format.name == ASSUMED:
             continue
         if other.format.title == found.format.title:
             table.notes += (f"the items are {' and '.join(found.there)}; {' and '.join(other.there)} are not used",)
@@ -266,6 +266,13 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
     if "weight" not in roles and "weight" in table.names:
         roles["weight"] = "weight"
     layout = SIDES if "left" in roles else OUTCOME if "outcome" in roles else WINNER
+    if form.name == ASSUMED:
+        who = f"workers in {roles['worker']!r}" if "worker" in roles else "no workers"
+        table.notes += (
+            f"items are taken from {roles['left']!r} and {roles['right']!r}, answers from {roles['winner']!r}, {who}; "
+            "--columns left=NAME,right=NAME,winner=NAME,worker=NAME takes others, and --sides says that the first was "
+            "shown on the left",
+        )
     return Plan(form, layout, roles, roles.get("context", ""))
 
 

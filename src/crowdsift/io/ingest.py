@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from crowdsift.io.columns import (
     style_values,
 )
 from crowdsift.io.files import read_files, require_separate
-from crowdsift.io.formats import side_columns
+from crowdsift.io.formats import ASSUMED, side_columns
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import limited_memory
 from crowdsift.io.rows import (
@@ -353,7 +354,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     if "worker" in roles:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
     notes = (*selection.table.notes, *_pooled(selection.table, plan), *_marked(selection, plan))
-    notes += _graded(grade) + (() if grouped else _dependent(selection.table, plan))
+    notes += _meant(selection, plan, outcome) + _graded(grade) + (() if grouped else _dependent(selection.table, plan))
     notes += () if plan.format.replies else alike(items, "items")
     notes += alike(workers, "workers", shown if hiding is None else hiding.pseudonym)
     if hiding is not None and worker is not None:  # done here, so that later messages show no label
@@ -389,7 +390,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,
         feature_names=(*options.covariates, *style),
-        sides_known=plan.layout is SIDES if options.sides is None else options.sides,
+        sides_known=plan.layout is SIDES and plan.format.name != ASSUMED if options.sides is None else options.sides,
         by=plan.by,
         intake=intake,
         grade=grade,
@@ -472,6 +473,19 @@ def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
         f"votes that share a value of {name} may depend on each other; --dependent-by {name} "
         f"(dependent_by={name!r}) takes this into account in the intervals",
     )
+
+
+def _meant(selection: Selection, plan: Plan, outcome: NDArray[np.float32] | None) -> tuple[str, ...]:
+    """Return what the answers of a table without a known format were taken for, with their numbers."""
+    if plan.format.name != ASSUMED or outcome is None:
+        return ()
+    labels, codes = selection.selected().encode(plan.roles["winner"])
+    words = {1.0: "the first", 0.0: "the second", 0.5: "a tie"}
+    counts = Counter((shown(labels[code]), words[x]) for code, x in zip(codes.tolist(), outcome.tolist(), strict=True))
+    means = [f"{label} is {word} ({count:,})" for (label, word), count in sorted(counts.items())]
+    if len(counts) > len(labels) or len(means) > 8:
+        return ("answers name the better item",)
+    return (f"of the answers {', '.join(means)}; if this is wrong, say what they mean with --values (values=)",)
 
 
 def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -231,29 +232,14 @@ def _refuse_cycle(table: Source, items: Labels, winner: Indices, loser: Indices)
 
 def _cycle(edges: list[tuple[int, int]]) -> list[int]:
     """Return a cycle of the directed graph as its items in order; empty if there is none."""
-    below: dict[int, list[int]] = {}
-    above: dict[int, list[int]] = {}
+    graph: TopologicalSorter[int] = TopologicalSorter()
     for better, worse in edges:
-        below.setdefault(better, []).append(worse)
-        above.setdefault(worse, []).append(better)
-    count = {item: len(above.get(item, [])) for item in {*below, *above}}
-    free = [item for item in sorted(count) if count[item] == 0]
-    while free:  # remove items that are better than no remaining one
-        item = free.pop()
-        del count[item]
-        for worse in below.get(item, []):
-            count[worse] -= 1
-            if count[worse] == 0:
-                free.append(worse)
-    if not count:
-        return []
-    path, seen = [min(count)], {min(count): 0}
-    while True:  # every remaining item has a better one: follow these until one repeats
-        item = min(each for each in above[path[-1]] if each in count)
-        if item in seen:
-            return path[seen[item] :][::-1]
-        seen[item] = len(path)
-        path.append(item)
+        graph.add(worse, better)
+    try:
+        graph.prepare()
+    except CycleError as error:
+        return list(error.args[1][:-1])
+    return []
 
 
 # Accepted names for the columns of a pair, and of its worker.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError
 from crowdsift.io.columns import LAYOUTS, OUTCOME, SIDES, STYLE, Plan, number_columns, refuse_empty, resolve_column
 from crowdsift.io.files import replace_file
-from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
+from crowdsift.io.formats import ASSUMED, GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, Format, folded, side_columns
 from crowdsift.io.options import ROLES, ReadOptions
 from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.votes.intake import Intake
@@ -411,6 +411,8 @@ def meanings(
         prefix = plan.format.pairs
         words.setdefault(name.casefold(), role)
         words.setdefault(name.removeprefix(prefix).casefold(), role)
+    if plan.format.name == ASSUMED and plan.pair[0].endswith("0"):  # of reply_0 and reply_1; 2 is then neither
+        words |= {"0": "left", "1": "right", "2": "?"}
     words |= {answer.casefold(): meaning for answer, meaning in plan.format.values.items()}
     folded = {answer.casefold(): meaning for answer, meaning in values.items()}
     known: list[str | None] = []

@@ -19,7 +19,7 @@ from typing import Any
 from crowdsift.errors import RequestError
 from crowdsift.votes.source import Source
 
-__all__ = ["PLAIN", "Format", "Found", "Unfolded", "format_names", "known_formats", "side_columns"]
+__all__ = ["ASSUMED", "PEOPLE", "PLAIN", "Format", "Found", "Unfolded", "format_names", "known_formats", "side_columns"]
 
 GROUP = "crowdsift.formats"
 # In the order in which they are tried; those of other packages follow.
@@ -42,7 +42,16 @@ OURS = {
     "ratings": "crowdsift.io.formats.rankings:RATINGS",
     "best-worst": "crowdsift.io.formats.rankings:BEST_WORST",
     "evalica": "crowdsift.io.formats.arena:EVALICA",
+    "pairs": "crowdsift.io.formats.arena:PAIRS",
 }
+ASSUMED = "pairs"  # the format whose columns are assumed, as a note says
+# What tools call the column of the person or model that judged.
+PEOPLE = (
+    *("judge", "judge_id", "judge_name", "judge_model", "judge_hash", "username", "user_id", "assessor", "assessor_id"),
+    *("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id", "evaluator", "evaluator_id", "labeler"),
+    *("participant", "participant_id", "respondent", "subject_id", "subject_code", "subject_no", "email"),
+    *("judge_email", "assessor_r"),
+)
 # The two sides as they appear in columns and answers.
 SIDE_WORDS = (("left", "right"), ("a", "b"), ("1", "2"), ("first", "second"), ("one", "two"), ("0", "1"), ("x", "y"))
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
@@ -72,7 +81,8 @@ class Format:
     `sets_aside`: whether rows that compare an item with itself, or lack an item or a worker, are counted instead of
     refused; `seconds`: the column of the time an answer took; `dependent`: a column of which equal values mark
     dependence; `replies`: whether items are replies to a prompt, their context; `pairs`, `answers`: how names of
-    columns of items and of the answer begin; `words`: whether answers are words for sides, such as A, B and equal;
+    columns of items and of the answer begin; `nouns`: for a format that takes any two columns of items, their possible
+    names without the word for the side; `words`: whether answers are words for sides, such as A, B and equal;
     `decode`: finds the answer in a cell such as JSON, None if the cell is it; `unfold`: makes votes of nested rows,
     given the table, the roles and a condition, None if a row is a vote.
     """
@@ -96,6 +106,7 @@ class Format:
     replies: bool = False
     pairs: str = ""
     answers: str = ""
+    nouns: tuple[str, ...] = ()
     words: bool = False
     decode: Callable[[str], str] | None = None
     unfold: Callable[[Source, Mapping[str, str], str], Unfolded] | None = None
@@ -114,11 +125,9 @@ class Format:
             there = next(exact, None) or next(filter(None, map(there_as.get, map(folded, known))), None)
             if role not in roles and there is not None:
                 roles[role] = there
-        if self.pairs:
-            inputs = [name for name in names if name.startswith(self.pairs)]
-            found = side_columns(inputs)
-            if len(found) == 1 and "left" not in roles and "right" not in roles:
-                roles["left"], roles["right"] = found[0]
+        if (self.pairs or self.nouns) and "left" not in roles and "right" not in roles:
+            pair = _item_columns([name for name in names if name.startswith(self.pairs)], self.nouns)
+            roles |= dict(zip(("left", "right"), pair, strict=False))
         if self.answers and "winner" not in roles:
             answers = [name for name in names if name.startswith(self.answers)]
             if len(answers) == 1:
@@ -239,6 +248,15 @@ def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
             if len(apart) == 1 and apart[0] in SIDE_WORDS:
                 found.append((one, two))
     return found
+
+
+def _item_columns(names: Sequence[str], nouns: Sequence[str]) -> tuple[str, ...]:
+    """Return the only pair of columns that differ in the word for the side, or that of the first noun which has one."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one, two in side_columns(names):
+        shared = [word for word, other in zip(_words(one), _words(two), strict=True) if word == other]
+        found.setdefault("".join(shared) if nouns else "", []).append((one, two))
+    return next((found[noun][0] for noun in nouns or ("",) if len(found.get(noun, ())) == 1), ())
 
 
 def _words(name: str) -> list[str]:

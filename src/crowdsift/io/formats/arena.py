@@ -1,9 +1,9 @@
-"""Battles of models: Chatbot Arena, MT-bench and evalica."""
+"""Battles of models: Chatbot Arena, MT-bench and evalica; and any two columns of items with an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from crowdsift.io.formats import Format, Unfolded
+from crowdsift.io.formats import ASSUMED, PEOPLE, Format, Unfolded
 from crowdsift.io.formats.judges import unfolded_votes
 from crowdsift.votes.source import Source
 
@@ -11,12 +11,11 @@ from crowdsift.votes.source import Source
 _BOTH_BAD = ("tie (bothbad)", "bothbad", "both_bad", "both bad")
 _VERDICTS = {"model_a": "left", "model_b": "right", "tie": "tie", **dict.fromkeys(_BOTH_BAD, "both bad")}
 _MODELS = {"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)}
-_JUDGES = ("judge", "judge_hash", "judge_id", "user_id")
 
 _JUDGED = Format(
     name="arena",
     title="Chatbot Arena votes",
-    columns={**_MODELS, "worker": _JUDGES},
+    columns={**_MODELS, "worker": PEOPLE},
     needs=("left", "right", "winner", "worker"),
     values=_VERDICTS,
     dependent="evaluation_session_id",
@@ -28,7 +27,7 @@ _WITHOUT_JUDGES = Format(
     title="battles of models without judges",
     columns=_MODELS,
     needs=("left", "right", "winner"),
-    without=(*_JUDGES, "worker"),
+    without=PEOPLE,
     values=_VERDICTS,
     workers=False,
     dependent="evaluation_session_id",
@@ -70,7 +69,28 @@ _BOTH_ORDERS = Format(
 )
 
 
-ARENA = (_JUDGED, _WITHOUT_JUDGES)
+_ONE_HOT = {"winner_model_a": "left", "winner_model_b": "right", "winner_tie": "tie"}
+
+
+def marked_answers(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Return the votes of rows with a column for every answer, 1 for the one that was given."""
+
+    def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        given = [answer for name, answer in _ONE_HOT.items() if str(row.get(name)) in ("1", "1.0", "True", "true")]
+        yield row["model_a"], row["model_b"], " and ".join(given), row.get(roles.get("worker", ""))
+
+    return unfolded_votes(table, ("model_a", "model_b", *_ONE_HOT, *roles.values()), condition, votes)
+
+
+_MARKED = Format(
+    name="arena",
+    title="Chatbot Arena votes, a column for every answer",
+    columns={"worker": PEOPLE},
+    marks=("model_a", "model_b", "winner_model_a", "winner_model_b"),
+    pooled=True,
+    unfold=marked_answers,
+)
+ARENA = (_JUDGED, _WITHOUT_JUDGES, _MARKED)
 MTBENCH = (_SINGLE, _BOTH_ORDERS)
 EVALICA = Format(
     name="evalica",
@@ -80,4 +100,29 @@ EVALICA = Format(
     without=("worker",),
     values={"left": "left", "right": "right", "tie": "tie", "draw": "tie", "ignore": ""},
     workers=False,
+)
+
+_ANSWERS = (
+    *("winner", "preference", "preferred", "choice", "verdict", "decision", "selected", "selection", "better"),
+    *("better_response", "better_response_id", "better_answer", "better_output", "vote", "human_preference"),
+    *("selected_object", "chosen", "overall_pref"),
+)
+_REPLIES = ("response", "output", "answer", "completion", "reply", "summary", "text")
+_PROMPTS = ("prompt", "question", "instruction", "input", "query", "context", "post")
+PAIRS = tuple(
+    Format(
+        name=ASSUMED,
+        title="two columns of items and one of answers",
+        columns={"winner": _ANSWERS, "worker": PEOPLE, **({"context": _PROMPTS} if replies else {})},
+        needs=("left", "right", "winner", *(("context",) if replies else ())),
+        nouns=nouns,
+        pooled=True,
+        sets_aside=True,
+        replies=replies,
+    )
+    for nouns, replies in (
+        (("model", "system", "player", "item", "object", "option", "candidate", "script", "image", "photo"), False),
+        (_REPLIES, True),
+        (_REPLIES, False),
+    )
 )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crowdsift.io.formats import Format, Unfolded, filter_names
+from crowdsift.errors import InputError
+from crowdsift.io.formats import PEOPLE, Format, Unfolded, filter_names
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import label_of, prompt_label, reply_text
 from crowdsift.votes.source import Source
@@ -125,7 +126,7 @@ PANDALM = Format(
 )
 
 _BOTH = ("output_1", "output_2")
-_PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
+_VERDICTS_OF = ("worker", "judge", "annotator", "evaluator", "judge_model")  # a `judge_name` is a prompt in JudgeBench
 
 
 def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
@@ -134,12 +135,19 @@ def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") 
     whole: dict[str, str] = {}
 
     def output(value: Any) -> str | None:
-        text = reply_text(value)
+        text = reply_text(value.get("text") if isinstance(value, dict) else value)
         return None if text is None else label_of(text, whole)
 
     def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
         given = {role: row[name] for role, name in roles.items()}
-        one, two = (output(given[name]) for name in _BOTH)
+        both = given["outputs"] if "outputs" in given else [given[name] for name in _BOTH]
+        if not isinstance(both, list) or len(both) != 2:
+            raise InputError(f"{both!r:.60} are not two outputs", source=table.source, column=roles["outputs"])
+        one, two = map(output, both)
+        if "choice" in given:  # the place of the better one in the list
+            choice = {0: "left", 1: "right"}.get(given["choice"], given["choice"] and f"choice {given['choice']}")
+            yield one, two, choice, given.get("worker")
+            return
         if "games" in given:  # whose answers name the place
             for vote in _games((one, two), given["games"], "decision"):
                 yield *vote, given.get("worker")
@@ -177,12 +185,17 @@ _VERDICTS: tuple[dict[str, tuple[str, ...]], ...] = (
     {name: (name,) for name in (*_BOTH, "winner", "swap")},
     {name: (name,) for name in (*_BOTH, "results")},
     {"output_1": ("response_A",), "output_2": ("response_B",), "games": ("judgments",)},  # of JudgeBench
+    {"outputs": ("summaries", "responses", "outputs", "completions"), "choice": ("choice",)},  # of OpenAI
 )
 VERDICTS = tuple(
     Format(
         name="verdicts",
         title="verdicts on two outputs",
-        columns={**columns, "task": ("id", "input", "instruction", "prompt", "question"), "worker": _PEOPLE},
+        columns={
+            **columns,
+            "task": ("id", "input", "instruction", "prompt", "question", "info"),
+            "worker": _VERDICTS_OF,
+        },
         needs=tuple(columns),
         values={"0": "tie", **dict.fromkeys(_NO_ANSWER, "")},
         pooled=True,
@@ -192,23 +205,9 @@ VERDICTS = tuple(
     for columns in _VERDICTS
 )
 
-_JUDGES = (
-    *("judge", "judge_id", "judge_name", "judge_model", "username", "user_id", "assessor", "assessor_id"),
-    *("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id", "evaluator", "participant"),
-    *("participant_id", "respondent", "subject_id", "subject_code", "subject_no", "email", "judge_email"),
-)
-_SCRIPTS = ("candidate", "script", "item", "option", "representation", "stimulus", "text")
-
-
-def _of_scripts(*patterns: str) -> Iterator[str]:
-    return (pattern.format(script) for pattern in patterns for script in _SCRIPTS)
-
-
-_SIDES = {
-    "left": ("left", "item_1", *_of_scripts("{}_a", "left_{}", "{}_left")),
-    "right": ("right", "item_2", *_of_scripts("{}_b", "right_{}", "{}_right")),
-    "winner": ("winner", "selected", "choice", "decision", "chosen", "won", *_of_scripts("selected_{}", "chosen_{}")),
-}
+_SCRIPTS = ("", "candidate", "script", "item", "option", "object", "representation", "stimulus", "text")
+_CHOICES = ("winner", "selected", "choice", "decision", "chosen", "won")
+_SIDES = {"winner": (*_CHOICES, *(f"{word}_{script}" for word in ("selected", "chosen") for script in _SCRIPTS[1:]))}
 # The chosen script and the other one, always in one pair of columns; or a script for each side, and the chosen one.
 _CHOSEN = (
     *(("candidate_chosen", "candidate_not_chosen"), ("chosen", "not_chosen"), ("userchosen", "usernotchosen")),
@@ -221,8 +220,9 @@ COMPARATIVE_JUDGEMENT = tuple(
     Format(
         name="comparative-judgement",
         title="decisions of comparative judgement",
-        columns={**columns, "worker": _JUDGES},
-        needs=(*columns, *(("worker",) if columns is _SIDES else ())),
+        columns={**columns, "worker": PEOPLE},
+        needs=("left", "right", "winner", "worker") if columns is _SIDES else tuple(columns),
+        nouns=_SCRIPTS if columns is _SIDES else (),
         pooled=True,
         sets_aside=True,
         seconds="time_taken",

@@ -19,7 +19,7 @@ from crowdsift.io.formats import TIE_WORDS, Format, Unfolded
 from crowdsift.io.options import ROLES
 from crowdsift.votes.choices import NOT_RANKED
 from crowdsift.votes.labels import is_empty
-from crowdsift.votes.replies import label_of, reply_text
+from crowdsift.votes.replies import label_of, prompt_label, reply_text
 from crowdsift.votes.source import Source
 
 _BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks in a best-worst answer
@@ -276,14 +276,19 @@ _RATED = {5: ("a>>b", "a>b", "a=b", "b>a", "b>>a"), 7: ("a>>>b", "a>>b", "a>b", 
 def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Return votes from ratings of 1 (left much better) to 5 or 7, or of -2 or -3 to 2 or 3."""
     names = [roles[role] for role in ("left", "right", "rating", "worker") if role in roles]
+    context = roles.get("context", "") if names[:2] != ["left", "right"] else ""  # of replies
     other = _others(table, *names)
     table.load([*names, *other], condition=condition)
-    rows = list(table.rows(names))
+    rows, whole = list(table.rows(names)), dict[str, str]()
     ratings = [_rank(table, row, names[2], entries[2]) for row, entries in enumerate(rows)]
     given = [rating for rating in ratings if rating != NOT_RANKED]
     centred, most = min(given, default=0) <= 0, max(map(abs, given), default=0)
     size = (5 if most <= 2 else 7) if centred else (5 if most <= 5 else 7)
     lowest = -(size // 2) if centred else 1
+    table.notes += (
+        f"ratings of {lowest} to {lowest + size - 1}: {lowest} says that {names[0]} is much better than {names[1]}; if "
+        f"it says the opposite, --columns left={names[1]},right={names[0]}",
+    )
     columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner")}
     columns |= {"worker": []} if "worker" in roles else {}
     empty = {row for row, rating in enumerate(ratings) if rating == NOT_RANKED}
@@ -297,10 +302,14 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
                 "the others (1 to 5, 1 to 7, -2 to 2 or -3 to 3); correct it, or leave the cell empty",
             )
         word = "a=b" if row in empty else _RATED[size][int(place)]
-        for name, entry in zip(columns, (*entries[:2], word, *entries[3:]), strict=True):
+        pair = [label_of(x, whole) if context and isinstance(x, str) else x for x in entries[:2]]
+        for name, entry in zip(columns, (*pair, word, *entries[3:]), strict=True):
             columns[name].append(entry)
     every = range(len(rows))
-    return Unfolded(columns | _carried(table, other, every), every, every, empty=sorted(empty))
+    columns |= _carried(table, other, every)
+    if context:
+        columns[context] = [prompt_label(x) for x in columns[context]]
+    return Unfolded(columns, every, every, empty=sorted(empty), context=context, texts=whole)
 
 
 _WORKER = ("worker", "annotator", "user", "worker_id", "judge", "judge_id", "user_id")
@@ -335,7 +344,14 @@ RATINGS = Format(
     name="ratings",
     title="ratings of a pair from left to right",
     needs=("left", "right", "rating"),
-    columns={"worker": _WORKER, "left": ("left",), "right": ("right",), "rating": ("rating", "grade", "likert")},
+    columns={
+        "left": ("left", "response_1"),
+        "right": ("right", "response_2"),
+        "rating": ("rating", "grade", "likert", "overall_preference", "preference_strength"),
+        "worker": _WORKER,
+        "context": ("prompt", "context", "question", "instruction"),
+    },
+    pooled=True,
     unfold=votes_of_ratings,
 )
 BEST_WORST = tuple(
