@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric import Vector
 
@@ -26,13 +27,13 @@ def sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1.0, e) / (1.0 + e)
 
 
-def bounded_sigmoid(x: Any) -> Any:
+def bounded_sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     """Return σ(x) faster, in the precision of x; below -60 it is σ(-60)."""
     e = np.asarray(np.negative(x))
     np.minimum(e, e.dtype.type(_FAR), out=e)
     np.exp(e, out=e)
     e += 1
-    return np.reciprocal(e, out=e)
+    return np.asarray(np.reciprocal(e, out=e))
 
 
 def log_sigmoid(x: Array) -> Array:
