@@ -174,7 +174,7 @@ def test_everything_has_a_name(seen):
 
 
 def context_votes() -> crowdsift.Comparisons:
-    """Two prompts, and so two groups that cannot be compared."""
+    """Two prompts, and so two components that cannot be compared."""
     drawn = crowd_with_spammers().comparisons()
     columns = {
         "first": drawn.items[drawn.first],

@@ -75,7 +75,7 @@ REFUSED = {
     ),
     "no pair": (
         lambda *_: crowdsift.Selector(items=["a", "b"], islands="keep").choose(),
-        "no two of the items are in one group",
+        "no two of the items are in one component",
     ),
     "method": (lambda *_: crowdsift.fit(VOTES, 7), "method must be a name or a model, not 7"),
     "tune": (lambda *_: crowdsift.tune(crowdsift.read(VOTES), "bt"), "give a model such as"),

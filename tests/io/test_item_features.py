@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from saved_folders import forge
 
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError
@@ -122,12 +124,15 @@ def test_a_fit_with_features_saved_and_loaded(tmp_path):
     about = fit.summary["item_features"]
     assert about["used"]
     assert about["evidence_gain"] > 3
-    assert about["groups"][0]["share"] > 0.3
+    assert about["blocks"][0]["share"] > 0.3
     scores = fit.scores_of(range(80))
     assert scores.mean() == pytest.approx(0, abs=1e-9)
     assert np.corrcoef(scores, r)[0, 1] > 0.85
     fit.save(tmp_path / "fit")
     fit.save_head(tmp_path / "head.safetensors")
+    shutil.copytree(tmp_path / "fit", tmp_path / "earlier")
+    forge(tmp_path / "earlier", lambda it: it["item_features"].update(groups=it["item_features"].pop("blocks")))
+    assert crowdsift.load(tmp_path / "earlier").summary["item_features"]["blocks"] == about["blocks"]
     new = np.random.default_rng(2).normal(size=(5, 4))
     found, again = (each.score(new) for each in (fit, crowdsift.load(tmp_path / "fit")))
     for name in ("score", "lower", "upper"):

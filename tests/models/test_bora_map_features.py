@@ -213,7 +213,7 @@ def test_a_constant_group_beside_another_gets_no_share(tmp_path):
     path.write_text("\n".join(["item,z,text", *rows]))
     given = {"items": f"{path}:z", "item_text": f"{path}:text"}
     fit = crowdsift.fit(crowd.comparisons(), "bora-map", threads=1, **given)
-    shares = [group["share"] for group in fit.summary["item_features"]["groups"]]
+    shares = [block["share"] for block in fit.summary["item_features"]["blocks"]]
     assert shares[0] > 0.5
     assert max(shares[1:]) < 1e-4
 

@@ -42,6 +42,6 @@ def test_features_are_shown_with_their_shares():
     fit = crowdsift.fit({k: v for k, v in table.items() if k != "length"}, items=items)
     found = what_is_followed(fit)
     assert not found["covariates"]
-    assert found["features"]["groups"][0]["share"] + found["features"]["own_share"] == 1.0
+    assert found["features"]["blocks"][0]["share"] + found["features"]["own_share"] == 1.0
     section = re.search(r'id="followed".*?</section>', fit.report(refit=False).html, re.DOTALL)
     assert "not explained by features" in section.group()

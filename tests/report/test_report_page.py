@@ -132,8 +132,8 @@ def test_small_and_odd_votes_have_a_report(votes):
 def test_groups_are_shown_where_items_cannot_be_compared():
     votes = Comparisons.from_arrays(["a", "c"] * 9, ["b", "d"] * 9, worker=["x", "y", "z"] * 6)
     html = crowdsift.fit(votes).report().html
-    assert "within a group only" in html
-    assert 'data-key="group"' in html
+    assert "within a component only" in html
+    assert 'data-key="component"' in html
 
 
 def test_contexts_are_shown_beside_their_items():

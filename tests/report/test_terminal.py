@@ -242,7 +242,7 @@ def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts(monkeypat
             ):
                 rows[name].append(value)
     fit = crowdsift.fit(rows, by="prompt", overall=False)
-    assert headline(fit)[0] == ("Items are compared within 60 groups by prompt; there is no common ranking.")
+    assert headline(fit)[0] == ("Items are compared within 60 components by prompt; there is no common ranking.")
     text = shown(fit, monkeypatch, None)
     assert "Items, " not in text
     assert "Workers: " in text
@@ -262,12 +262,12 @@ def test_contexts_say_that_ranks_count_within_each(monkeypatch):
     votes = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     text = shown(crowdsift.fit(votes, "bt", by="topic"), monkeypatch, None)
     assert "Items, the best of each topic first, 10 of 14" in text
-    assert "group" not in text  # the column of the topic says the same
+    assert "component" not in text  # the column of the topic says the same
     for name in ("winner", "loser"):  # the same as two islands of one context
         votes[name] = [f"{x}{t}" for x, t in zip(votes[name], votes["topic"], strict=True)]
     text = shown(crowdsift.fit(votes, "bt"), monkeypatch, None)
-    assert "Items, the best of each group first, 10 of 14" in text
-    assert "group ┃" in text
+    assert "Items, the best of each component first, 10 of 14" in text
+    assert "component ┃" in text
 
 
 def test_the_headline_names_items_of_contexts():

@@ -101,7 +101,7 @@ def test_components_of_real_votes(data_dir, name, count):
     assert components(votes).max() + 1 == count
     fit = crowdsift.fit(votes, "bora-em")
     assert fit.summary["components"] == count
-    assert any(f"{count} groups" in note for note in fit.warnings)
+    assert any(f"{count} components" in note for note in fit.warnings)
     # one rank 1 in every component, of items that share the context before the mark
     best = [label for label, rank in zip(fit.labels, fit.items["rank"], strict=True) if rank == 1]
     mark = "/" if name == "lightfield" else "|"

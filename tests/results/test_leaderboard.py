@@ -55,7 +55,7 @@ def test_contexts_and_groups_have_a_column() -> None:
     fit = crowdsift.fit(given, "bt", by="topic", workers=False)
     assert fit.leaderboard().startswith("| topic | rank | item |")
     islands = crowdsift.Comparisons.from_arrays(["a", "c"], ["b", "d"])
-    assert "| group |" in crowdsift.fit(islands, "bt").leaderboard()
+    assert "| component |" in crowdsift.fit(islands, "bt").leaderboard()
 
 
 @pytest.mark.parametrize("ending", ["md", "tex", "csv"])

@@ -45,8 +45,8 @@ class Selector:
     items, workers
         Labels that may have no votes yet.
     islands
-        "connect" first asks pairs that join groups of items without a comparison between them. "keep" asks only within
-        groups; use it for groups that need not be compared.
+        "connect" first asks pairs that join components. "keep" asks only within components; use it for components that
+        need not be compared.
     goal
         What to find: "first", "top-3" (or another number) or "ranking". Pairs are chosen for this goal.
     refit
@@ -355,7 +355,7 @@ class Selector:
             inside = component[a] == component[b]
             a, b = a[inside], b[inside]
         if not len(a):
-            raise RequestError("no pair may be asked: no two of the items are in one group")
+            raise RequestError("no pair may be asked: no two of the items are in one component")
         return a, b
 
     def _sampler(

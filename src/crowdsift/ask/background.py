@@ -82,7 +82,7 @@ def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) ->
     claim = [item_label(label, "") for label in selector.items[state.claim]]
     said = sentence(goal, state, [shortened(name, 60 if goal.top == 1 else 30) for name in claim], confidence)
     if len(set(selector.state.component.tolist())) > 1:
-        said = "The votes do not connect all items yet. Until they do, ranks count within connected groups."
+        said = "The votes do not connect all items yet. Until they do, ranks count within components."
     return {
         "votes": int(selector.votes_taken),
         "statement": said,

@@ -54,7 +54,7 @@ class Without:
     `rank` counts within components of the remaining votes and is 0 for items without any; `before` are the ranks in
     the whole fit. `tau` is Kendall's tau of the two sets of scores, over items that keep votes: the mean over
     components, weighted by their pairs of items. `lost` is the number of items that lose all votes, `components` the
-    number of groups that the remaining items form.
+    number of components that the remaining items form.
     """
 
     rank: NDArray[np.int64]
@@ -165,18 +165,18 @@ def fit_without(
     k = votes.n_items
     count = np.bincount(kept.first, kept.weight, k) + np.bincount(kept.second, kept.weight, k)
     left = count > 0
-    group, found = components(kept), estimate.scores
+    part, found = components(kept), estimate.scores
     tau = _agreement(found[left], scores[left], components(votes)[left])
     if mirror and tau < 0.0:
         found, tau = -found, -tau
     rank = np.zeros(k, np.int64)
-    rank[left] = ranks(found[left], group[left])
+    rank[left] = ranks(found[left], part[left])
     return Without(
         rank=rank,
         before=ranks(scores, components(votes)),
         tau=tau,
         lost=int((~left).sum()),
-        components=len(np.unique(group[left])),
+        components=len(np.unique(part[left])),
     )
 
 

@@ -174,7 +174,7 @@ def scale_separation(votes: Comparisons) -> float | None:
         scores += step / max(1.0, 0.5 * float(np.abs(step).max()))  # a full step may overshoot
         if np.abs(step).max() < _TOLERANCE:
             break
-    else:  # a group of items above all others whose own losses outweigh ε
+    else:  # some items above all others whose own losses outweigh ε
         return None
     spread = float((scores[held] ** 2).sum() / max(held.sum() - len(np.unique(component[held])), 1))
     if not spread > 0.0:

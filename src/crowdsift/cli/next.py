@@ -24,11 +24,7 @@ Askable = Annotated[
 ]
 Items = Annotated[str | None, READS, typer.Option(help="A file with the column item: items that may have no vote yet.")]
 KeepIslands = Annotated[
-    bool,
-    typer.Option(
-        "--keep-islands",
-        help="Ask only within groups of items that are compared already; by default groups are connected first.",
-    ),
+    bool, typer.Option("--keep-islands", help="Ask only within components; by default components are connected first.")
 ]
 Reask = Annotated[
     bool,

@@ -95,8 +95,8 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     table, lines = fit.item_table, _crowd(fit)
     if fit.summary["components"] > 1:
         by = f" by {', '.join(map(label, fit.context_columns))}" if fit.by else ""
-        groups = f"{count(fit.summary['components'])} groups{by}"
-        return [f"Items are compared within {groups}; there is no common ranking.", *lines]
+        parts = f"{count(fit.summary['components'])} components{by}"
+        return [f"Items are compared within {parts}; there is no common ranking.", *lines]
     if table.height < 2 or not fit.summary.get("has_common", True):
         return lines
     if fit.summary.get("sign_unsettled"):
@@ -198,7 +198,7 @@ def _titles(titles: list[str]) -> str:
 def _first_place(facts: Facts) -> Answer | None:
     joint = facts.evidence.joint
     if not facts.fit.summary.get("has_common", True):
-        advice = "Look at the preference map: groups with different tastes."
+        advice = "Look at the preference map: workers with different tastes."
         return Answer("bad", direction_sentence(facts.fit), advice, "Common ranking")
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
         return None
@@ -342,7 +342,7 @@ def _circles(facts: Facts) -> Answer | None:
     number = facts.fit.summary.get("dimensions", 1)
     title = "" if number == 1 else f"{count(number)} dimensions"
     scales = f"{title} do" if title else "One scale does"
-    advice = f"{scales} not explain these votes: look for groups of workers or of questions (--by)." if wide else ""
+    advice = f"{scales} not explain these votes: look for kinds of workers or of questions (--by)." if wide else ""
     return Answer("care" if wide else "good", finding, advice, title)
 
 
@@ -453,9 +453,9 @@ def _connected(facts: Facts) -> Answer:
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
     return Answer(
         "care",
-        f"The items fall into {count(number)} groups ({shown} items) without a comparison "
-        "between them. Ranks hold within a group only.",
-        "If the groups should be on one scale, ask for votes on pairs across them.",
+        f"The items fall into {count(number)} components ({shown} items) without a comparison "
+        "between them. Ranks hold within a component only.",
+        "If the components should be on one scale, ask for votes on pairs across them.",
     )
 
 

@@ -50,7 +50,7 @@ from crowdsift.votes.labels import as_column
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MOST_GROUPS = 50  # most entries of a menu; more are searched
+MOST_PARTS = 50  # most entries of a menu; more are searched
 _OVERVIEW = 40  # items from which on the picture of all scores is shown
 _MOVERS = 8
 MOST_ROWS = 100_000  # most rows of a table; the CSV files have all
@@ -116,7 +116,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         data=Markup(as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})),
         BADGES=BADGES,
         count=count,
-        most_groups=MOST_GROUPS,
+        most_parts=MOST_PARTS,
         many=many,
         percent=percent,
         chance=chance,
@@ -323,7 +323,7 @@ def item_columns(facts: Facts) -> dict[str, Any]:
         result |= dict.fromkeys(("rank", "rank_lower", "rank_upper"), nothing)
     elif joint is not None:
         result["badge"] = first_badges(facts.fit, joint).tolist()[: len(result["name"])]
-    result["groups"] = len(set(result.get("context", result["group"])))
+    result["parts"] = len(set(result.get("context", result["component"])))
     return result
 
 
@@ -380,7 +380,7 @@ def _ranking(table: Table) -> dict[str, NDArray[Any]]:
         "rank_lower": table["rank_lower"],
         "rank_upper": table["rank_upper"],
         "votes": table["comparisons"],
-        "group": table["component"],
+        "component": table["component"],
     }
 
 

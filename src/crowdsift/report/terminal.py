@@ -228,7 +228,7 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
     for row in zip(*columns, strict=True):
         table.add_row(*map(Text, row))
     apart = fit.summary["components"] > 1
-    best_of = f"the best of each {', '.join(map(_plain, by)) or 'group'} first, " if apart else ""
+    best_of = f"the best of each {', '.join(map(_plain, by)) or 'component'} first, " if apart else ""
     what = f"{_SHOWN} of {words.count(items.height)}"
     if not fit.summary.get("has_common", True):
         return f"Items{f', {what}' if items.height > _SHOWN else ''}; no common ranking", table
@@ -250,10 +250,10 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
     if fit.summary.get("has_common", True):
         figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
     figures["votes"] = [words.count(row["comparisons"]) for row in shown]
-    # If every context is one group, the column of contexts already shows it.
+    # If every context is one component, the column of contexts already shows it.
     contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1
     if fit.summary["components"] > contexts:
-        figures["group"] = [words.count(row["component"]) for row in shown]
+        figures["component"] = [words.count(row["component"]) for row in shown]
     # Some methods, and fits with very many items, have no intervals.
     return {name: texts for name, texts in figures.items() if any(texts)}
 

@@ -33,18 +33,18 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
     found, given = fitted.estimate.features, fitted.votes.item_features
     if given is None:
         return {}
-    groups = [
+    blocks = [
         {
-            "name": group.name,
-            "features": len(group.names),
+            "name": block.name,
+            "features": len(block.names),
             "share": 0.0 if found is None else float(found.shares[number]),
         }
-        for number, group in enumerate(given.blocks)
+        for number, block in enumerate(given.blocks)
     ]
     return {
         "item_features": {
             "used": found is not None,
-            "groups": groups,
+            "blocks": blocks,
             "own_share": 1.0 if found is None else found.own,
             "explained": 0.0 if found is None else found.explained,
             "evidence_gain": 0.0 if found is None else found.gain,
@@ -66,18 +66,18 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
     # Weights of single n-grams are left out: they have no meaning one by one.
     weight, sd = found.head()
     half = half_width(level) * sd
-    groups = found.features.blocks
-    shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in groups])
+    blocks = found.features.blocks
+    shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in blocks])
     names: dict[str, list[str]] = {
-        "group": [group.name for group in groups for _ in group.names],
-        "feature": [name for group in groups for name in group.names],
+        "block": [block.name for block in blocks for _ in block.names],
+        "feature": [name for block in blocks for name in block.names],
     }
     numbers = {
         "weight": weight,
         "lower": weight - half,
         "upper": weight + half,
-        "mean": np.concatenate([group.centre for group in groups]),
-        "scale": np.concatenate([group.scale for group in groups]),
+        "mean": np.concatenate([block.centre for block in blocks]),
+        "scale": np.concatenate([block.scale for block in blocks]),
     }
     texts = {name: np.array(values, dtype=object)[shown] for name, values in names.items()}
     return Table({**texts, **{name: values[shown] for name, values in numbers.items()}})
@@ -97,33 +97,33 @@ def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Tabl
 
 
 def _values(features: ItemFeatures, items: Any) -> tuple[Labels, list[Vector]]:
-    groups = features.blocks
-    if isinstance(items, np.ndarray) and items.ndim == 2 and len(groups) == 1:
+    blocks = features.blocks
+    if isinstance(items, np.ndarray) and items.ndim == 2 and len(blocks) == 1:
         labels = np.empty(len(items), dtype=object)
         labels[:] = list(range(len(items)))
-        if items.shape[1] != len(groups[0].names):
-            raise InputError(f"{items.shape[1]} features where the fit has {len(groups[0].names)}", source="items")
-        return labels, [groups[0].standardise(items)]
-    table = read_features_table(groups, items)
-    return table.labels, [block_values(group, table) for group in groups]
+        if items.shape[1] != len(blocks[0].names):
+            raise InputError(f"{items.shape[1]} features where the fit has {len(blocks[0].names)}", source="items")
+        return labels, [blocks[0].standardise(items)]
+    table = read_features_table(blocks, items)
+    return table.labels, [block_values(block, table) for block in blocks]
 
 
 def head_bytes(found: FeatureEstimate) -> bytes:
     """Return the linear head in safetensors: score = Σ weight·(x - mean)/scale, with names."""
     weight, sd = found.head()
-    groups = found.features.blocks
-    scale = np.concatenate([group.scale for group in groups])
+    blocks = found.features.blocks
+    scale = np.concatenate([block.scale for block in blocks])
     tensors = {
         "weight": weight.astype(np.float32),
         "weight_sd": sd.astype(np.float32),
-        "mean": np.concatenate([group.centre for group in groups]).astype(np.float32),
+        "mean": np.concatenate([block.centre for block in blocks]).astype(np.float32),
         "scale": np.where(np.isinf(scale), 1.0, scale).astype(np.float32),
     }
-    names = [name for group in groups for name in group.names]
+    names = [name for block in blocks for name in block.names]
     about = {
         "names": json.dumps(names),
         "formula": "score = sum(weight * (x - mean) / scale)",
-        "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in groups]),
+        "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in blocks]),
     }
     return safetensors_bytes(tensors, about)
 
@@ -135,22 +135,22 @@ def features_bytes(found: FeatureEstimate) -> bytes:
         "mean": found.weights.mean,
         "root": found.weights.root.astype(np.float32),
     }
-    groups = []
-    for number, group in enumerate(found.features.blocks):
-        groups.append(
+    blocks = []
+    for number, block in enumerate(found.features.blocks):
+        blocks.append(
             {
-                "name": group.name,
-                "kind": group.kind,
-                "columns": group.columns,
-                "names": group.names,
-                "factor": group.factor,
+                "name": block.name,
+                "kind": block.kind,
+                "columns": block.columns,
+                "names": block.names,
+                "factor": block.factor,
             }
         )
-        tensors[f"centre{number}"], tensors[f"scale{number}"] = group.centre, group.scale
-        if group.rarity is not None:
-            tensors[f"rarity{number}"] = group.rarity
+        tensors[f"centre{number}"], tensors[f"scale{number}"] = block.centre, block.scale
+        if block.rarity is not None:
+            tensors[f"rarity{number}"] = block.rarity
     about = {
-        "groups": groups,
+        "blocks": blocks,
         "inverse": found.weights.inverse,
         "explained": found.explained,
         "n_items": found.n_items,
@@ -164,7 +164,7 @@ def read_features(content: bytes) -> FeatureEstimate:
     """Return the object that `features_bytes` wrote; raise ValueError or KeyError if it is damaged."""
     tensors, metadata = read_safetensors(content)
     about = json.loads(metadata["about"])
-    groups = tuple(
+    blocks = tuple(
         FeatureBlock(
             each["name"],
             each["kind"],
@@ -175,12 +175,12 @@ def read_features(content: bytes) -> FeatureEstimate:
             float(each["factor"]),
             tensors.get(f"rarity{number}"),
         )
-        for number, each in enumerate(about["groups"])
+        for number, each in enumerate(about.get("blocks") or about["groups"])
     )
     root = tensors["root"].astype(np.float64)
     weights = WeightPosterior(tensors["mean"], root, bool(about["inverse"]))
     return replace(
-        FeatureEstimate(ItemFeatures(groups), tensors["shares"], 0.0, weights, 1, 1.0),
+        FeatureEstimate(ItemFeatures(blocks), tensors["shares"], 0.0, weights, 1, 1.0),
         explained=float(about["explained"]),
         n_items=int(about["n_items"]),
         size=float(about["size"]),

@@ -686,7 +686,7 @@ class Fit:
         Parameters
         ----------
         items
-            A table as it was given to `fit`, with the same columns; where features were one group of numbers also a
+            A table as it was given to `fit`, with the same columns; where features were one block of numbers also a
             matrix with one row per item.
 
         Examples
@@ -706,7 +706,7 @@ class Fit:
     def feature_weights(self) -> Any:
         """Return the weights of features with intervals: score = Σ weight·(x - mean)/scale.
 
-        Columns group, feature, weight, lower, upper, mean and scale; empty where features have no part in the scores.
+        Columns block, feature, weight, lower, upper, mean and scale; empty where features have no part in the scores.
         Without n-grams of texts, which mean nothing one by one.
         """
         from crowdsift.results.feature_table import weight_table

@@ -88,7 +88,7 @@ def _cells(fit: Fit) -> tuple[list[str], list[list[str]]]:
     several = fit.summary.get("components", 1) > 1 and not by
     heads = list(by)
     heads += ["rank", "item", score_name(fit), f"{level_text(fit.level)} interval"]
-    heads += ["ranks", "votes", *(["group"] if several else [])]
+    heads += ["ranks", "votes", *(["component"] if several else [])]
     digits = 0 if scale == "elo" else 3
     rows = []
     for row in fit.shown_items.records():

@@ -38,7 +38,7 @@ def scale_text(fit: Fit) -> str:
     """Return a sentence on the level of another scale; empty on the method's own."""
     scale, anchor = fit.summary.get("scale") or "standard", fit.summary.get("anchor")
     if scale == "winrate":
-        return "Win rate: the share won against the others of its group, each as often."
+        return "Win rate: the share won against the others of its component, each as often."
     if scale == "standard" and not anchor:
         return ""
     unit = {"elo": "Elo points", "logit": "Logits"}.get(scale, "Scores")

@@ -160,6 +160,9 @@ def load(directory: str | os.PathLike[str]) -> Fit:
 def _loaded(saved: RecordedFolder) -> Fit:
     """Return the fields of a saved fit; raise an error if a file or a value is damaged."""
     record = dict(saved.record)
+    features = record.get("item_features")
+    if isinstance(features, dict) and "groups" in features:  # their earlier name
+        record["item_features"] = {"blocks": features["groups"], **features}
     try:
         check_summary(record)
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
@@ -537,11 +540,11 @@ _KINDS: dict[str, Check] = {
         summary=_object("method level scale seed components converged warnings", **_RANKING),
     ),
     "item_features": _object(
-        "used groups",
+        "used blocks",
         used=_truth,
         own_share=_SHARE,
         **_same(_ANY, "explained evidence_gain"),
-        groups=_list(_object("name", name=_text, features=_COUNT, share=_SHARE)),
+        blocks=_list(_object("name", name=_text, features=_COUNT, share=_SHARE)),
     ),
     "covariates": _list(
         _object(

@@ -246,12 +246,12 @@ _TYPICAL = 1.25  # reliability of a worker before any vote
 
 
 def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
-    """Report items that form more unconnected groups than there are contexts."""
+    """Report items that form more components than there are contexts."""
     if n_components <= n_contexts:
         return []
     message = (
-        f"the items fall into {n_components} groups without a comparison between them; "
-        "scores and ranks are comparable only within a group (column component)"
+        f"the items fall into {n_components} components without a comparison between them; "
+        "scores and ranks are comparable only within one (column component)"
     )
     return [Diagnostic(Kind.ISLANDS, message)]
 

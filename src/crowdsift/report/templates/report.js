@@ -79,7 +79,7 @@
       if (t.badge && t.badge[i]) title.append(make("span", "badge", data.badges[t.badge[i]]));
       const cells = [cell("num rank", count(t.rank[i])), title];
       if (has("context")) cells.push(name(t.context[i], "context"));
-      if (has("group")) cells.push(cell("num", String(t.group[i]), "group"));
+      if (has("component")) cells.push(cell("num", String(t.component[i]), "component"));
       cells.push(
         cell("bars", interval(t.score[i], t.lower[i], t.upper[i], t.scale, "score", zero)),
         cell("num", number(t.score[i], t.digits), "score"),
@@ -122,7 +122,7 @@
     const pager = document.querySelector(`[data-pager="${id}"]`);
     const [previous, next] = pager.querySelectorAll("button");
     const told = pager.querySelector("span");
-    const filtered = id === "items" ? columns.context || columns.group : columns.verdict;
+    const filtered = id === "items" ? columns.context || columns.component : columns.verdict;
     let order = columns.name.map((_, i) => i);
     let found = order;
     let page = 0;
@@ -180,8 +180,8 @@
     search.addEventListener("input", choose);
     if (filter) {
       if (id === "items" && filter.tagName === "SELECT")
-        for (const group of [...new Set(filtered)].sort((a, b) => (columns.context ? collator.compare(a, b) : a - b)))
-          filter.append(make("option", "", String(group)));
+        for (const part of [...new Set(filtered)].sort((a, b) => (columns.context ? collator.compare(a, b) : a - b)))
+          filter.append(make("option", "", String(part)));
       filter.addEventListener("input", choose);
     }
     for (const button of [previous, next])
