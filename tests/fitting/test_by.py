@@ -184,7 +184,7 @@ def test_real_contexts_are_the_components(data_dir, name, column):
 def test_contexts_alone_are_no_reason_to_warn():
     rows = {"winner": ["a", "b", "a", "c"], "loser": ["b", "a", "b", "d"], "worker": ["x"] * 4}
     apart = crowdsift.fit({**rows, "topic": [1, 1, 2, 2]}, "bt", by="topic")
-    assert any("3 groups" in note for note in apart.summary["warnings"])
+    assert any("3 components" in note for note in apart.summary["warnings"])
     joined = crowdsift.fit({**rows, "topic": [1, 1, 1, 2]}, "bt", by="topic")
     assert not any("groups" in note for note in joined.summary["warnings"])
 

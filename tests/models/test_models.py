@@ -187,7 +187,7 @@ def test_islands_are_ranked_apart(method):
     votes = Comparisons.from_arrays(["a", "a", "y"], ["b", "c", "x"], worker=["w", "w", "w"])
     fit = crowdsift.fit(votes, relaxed(method, votes))
     assert fit.summary["components"] == 2
-    assert any("2 groups" in note for note in fit.warnings)
+    assert any("2 components" in note for note in fit.warnings)
     place = {row["item"]: (row["component"], row["rank"]) for row in fit.item_table.records()}
     assert place == {"a": (1, 1), "b": (1, 2), "c": (1, 2), "x": (2, 2), "y": (2, 1)}
 
