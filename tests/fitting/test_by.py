@@ -186,7 +186,7 @@ def test_contexts_alone_are_no_reason_to_warn():
     apart = crowdsift.fit({**rows, "topic": [1, 1, 2, 2]}, "bt", by="topic")
     assert any("3 components" in note for note in apart.summary["warnings"])
     joined = crowdsift.fit({**rows, "topic": [1, 1, 1, 2]}, "bt", by="topic")
-    assert not any("groups" in note for note in joined.summary["warnings"])
+    assert not any("components" in note for note in joined.summary["warnings"])
 
 
 def _arena(seed=3, contexts=(("en", 1), ("en", 2), ("de", 1))):
