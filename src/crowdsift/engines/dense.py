@@ -25,7 +25,6 @@ class DenseOperator:
         return self._diagonal
 
     def pairs(self) -> WeightedPairs:
-        """Return the entries off the diagonal, with opposite sign."""
         if self._pairs is None:
             raise TypeError("the matrix is no Laplacian of pairs")
         return self._pairs

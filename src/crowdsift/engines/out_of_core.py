@@ -82,7 +82,6 @@ class DiskEngine(ShardedEngine):
     folder: TemporaryFolder
 
     def close(self) -> None:
-        """Close the files."""
         self._shards = ()
         gc.collect()  # objects of passes may be in reference cycles
         self.folder.close()

@@ -44,11 +44,9 @@ class InProcess:
     """Shards in this process, one after the other."""
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
-        """Call a method of every part."""
         return [getattr(part, name)(**arguments) for part, arguments in zip(parts, calls, strict=True)]
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """Return an attribute of every part."""
         return [getattr(part, name) for part in parts]
 
 
@@ -206,7 +204,6 @@ class ShardedEngine:
 
     @property
     def passes(self) -> float:
-        """The number of passes over all votes so far."""
         pairs = zip(self._share, self._shards, strict=True)
         return sum(share * shard.passes for share, shard in pairs)
 

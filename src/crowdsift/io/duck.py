@@ -380,7 +380,6 @@ class FileSource(Source):
         return _parsed([value])[0] if json else value
 
     def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
-        """See `Source.hashes`; files are read once more."""
         if sum(os.path.getsize(part.path) for part in self._parts) > _MAX_HASHED_BYTES:
             return None
         found = []

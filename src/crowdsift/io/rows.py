@@ -183,7 +183,6 @@ class Selected(Source):
         return len(self._rows)
 
     def encode(self, name: str) -> tuple[list[Any], Codes]:
-        """See `Source.encode`; labels that no row has are left out."""
         try:
             labels, codes = self._base.encode(name)
         except LabelError as fault:

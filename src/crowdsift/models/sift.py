@@ -433,7 +433,6 @@ class Sift(Model):
         return sites.pair_likelihood(differences, variances, points)
 
     def left_out_votes(self, engine: Engine, votes: Comparisons, estimate: Estimate) -> float:
-        """Return `left_out` with the covariates of these votes."""
         if estimate.covariates is None or not estimate.covariates.names:
             return self.left_out(engine, estimate)
         ties = self.ties and estimate.workers.extra.get("tie_width") is not None

@@ -28,7 +28,6 @@ class ChoiceObjective:
         return float(self._choices.weight @ self._choices.probabilities(x)[1])
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Return value and gradient at x."""
         self._p, logs = self._choices.probabilities(x)
         chosen = np.zeros(len(self._p))
         chosen[self._choices.offsets[:-1]] = 1.0

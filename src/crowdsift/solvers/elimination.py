@@ -80,7 +80,6 @@ class WorkerElimination:
         return self._at.curvature.value
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Return value and gradient of F."""
         if self._left is not None and self._left.is_at(x, self.worker_penalty, self.hold_workers):
             self._last = self._left  # the last step was rejected
         else:

@@ -33,11 +33,9 @@ class Ridge:
         self.level = penalty
 
     def times(self, v: Vector) -> Vector:
-        """See `ScorePrior`."""
         return self.level * v
 
     def diagonal(self) -> float:
-        """See `ScorePrior`."""
         return self.level
 
 

@@ -270,7 +270,6 @@ class ArraySource(Source):
     def load(
         self, wanted: Sequence[str], *, replies: Sequence[str] = (), prompts: Sequence[str] = (), condition: str = ""
     ) -> int:
-        """See `Source.load`; a condition needs a source with SQL."""
         self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
         return len(self._columns[[*wanted, *replies, *prompts][0]])
 

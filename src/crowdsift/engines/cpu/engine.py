@@ -472,7 +472,6 @@ class CpuEngine:
 
     @property
     def passes(self) -> float:
-        """Return the number of passes over all votes so far."""
         return self._votes.counter.passes
 
     def by_context(self, enough: float = 0.0) -> ContextEngine | None:

@@ -44,7 +44,6 @@ class RemoteEngine:
 
     @property
     def passes(self) -> float:
-        """The number of passes over its votes so far."""
         (found,) = self._link.get([self._remote], "passes")
         return float(found)
 

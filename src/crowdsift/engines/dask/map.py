@@ -164,7 +164,6 @@ class DaskMap:
         return self._sync(parts, name, given)
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
-        """Return an attribute of every part."""
         return self._sync(parts, name, [None] * len(parts))
 
     def query_votes(self, what: str, given: Any = None) -> list[Any]:

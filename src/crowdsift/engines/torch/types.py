@@ -113,7 +113,6 @@ class TypeState:
         return copy(self)
 
     def suspend(self) -> None:
-        """Release the messages."""
         self.set_messages(self.messages[:0])
 
     def set_levels(self, levels: Vector) -> None:
