@@ -1,7 +1,7 @@
 """What covariates of votes are worth: coverage of planted coefficients, left-out votes of judges.
 
-Run with ``python -m benchmarks.covariates NAME [--seeds N] [--data FOLDER]``; NAME is planted, noise or llmfao. Seeds
-count from 0; means have standard errors.
+Run with ``python -m benchmarks.covariates NAME [--seeds N] [--data FOLDER]``; NAME is planted, noise, dimension or
+llmfao. Seeds count from 0; means have standard errors.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ import numpy as np
 import crowdsift
 from benchmarks.features import mean
 from crowdsift.engines import choose_engine
+from crowdsift.engines.base import Engine, required
+from crowdsift.models import sift_dimensions
+from crowdsift.models.base import Estimate
+from crowdsift.numeric.distributions import half_width
+from crowdsift.solvers.ep.terms.dimensions import Setting, begin, run
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import folds
 
@@ -24,23 +29,26 @@ FOLDS = 10
 GROUPS = ("all", "gpt3", "gpt4")
 
 
-def drawn(seed: int, rho: float, crowd: float = 0.4, spread: float = 0.4) -> tuple[Comparisons, np.ndarray, np.ndarray]:
-    """30 judges with 150 votes on 40 items; length goes with quality by rho, vote by vote."""
+def drawn(
+    seed: int, rho: float, crowd: float = 0.4, spread: float = 0.4, *, binary: bool = False
+) -> tuple[Comparisons, np.ndarray, np.ndarray]:
+    """30 judges with 150 votes on 40 items; length goes with quality by rho, vote by vote, or its sign if `binary`."""
     rng = np.random.default_rng(seed)
     r = rng.normal(size=40)
     r = (r - r.mean()) / r.std()
     who, a = np.repeat(np.arange(30), 150), rng.integers(0, 40, 4500)
     b = (a + rng.integers(1, 40, 4500)) % 40
     one, two = (rho * r[x] + np.sqrt(1 - rho**2) * rng.normal(size=4500) for x in (a, b))
+    length = np.sign(one - two) if binary else one - two
     beta, gamma = rng.gamma(8, 0.2, 30), rng.normal(crowd, spread, 30)
-    z = beta[who] * (r[a] - r[b]) + gamma[who] * (one - two)
+    z = beta[who] * (r[a] - r[b]) + gamma[who] * length
     votes = Comparisons.from_arrays(
         a,
         b,
         worker=who,
         outcome=(rng.random(4500) < 1 / (1 + np.exp(-z))).astype(float),
         sides_known=True,
-        features=(one - two)[:, None],
+        features=length[:, None],
         feature_names=("length",),
     )
     return votes, r, gamma
@@ -72,6 +80,70 @@ def noise(options: argparse.Namespace) -> None:
         about = crowdsift.fit(votes).summary["covariates"]
         used.append(any(each["used"] for each in about if each["name"] == "length"))
     print(f"noise: used in {sum(used)} of {len(used)}", flush=True)
+
+
+def dimension(options: argparse.Namespace) -> None:
+    """Coverage of 90 % intervals by expectation propagation, and by the passes of `--dimensions` with one dimension.
+
+    The covariate is which of two items is longer. Those passes know no other covariate than the side, so their votes
+    have the longer item on the left.
+    """
+    plain = crowdsift.Sift(dimensions=1)
+    for rho in (0.0, 0.6):
+        inside: dict[str, list[float]] = {}
+        for seed in range(options.seeds):
+            votes, r, gamma = drawn(seed, rho, binary=True)
+            assert votes.features is not None
+            longer = votes.features[:, 0] > 0.0
+            first, second = np.where(longer, votes.first, votes.second), np.where(longer, votes.second, votes.first)
+            worker, outcome = votes.worker_codes(), np.where(longer, votes.outcome, 1.0 - votes.outcome)
+            sided = Comparisons.from_arrays(first, second, worker=worker, outcome=outcome, sides_known=True)
+            marked = Comparisons.from_arrays(
+                first,
+                second,
+                worker=worker,
+                outcome=outcome,
+                features=np.ones((len(longer), 1)),
+                feature_names=("longer",),
+            )
+            engine, marked_engine = choose_engine("cpu", sided), choose_engine("cpu", marked)
+            by_sites = plain.estimate_votes(marked_engine, marked)
+            start = plain.estimate(engine)
+            if by_sites.covariates is None or start.workers.side_bias is None:
+                continue
+            by_passes = in_one_dimension(start, engine)
+            side, side_sd = by_passes.workers.side_bias, by_passes.workers.side_sd
+            assert side is not None
+            assert side_sd is not None
+            about = by_sites.covariates
+            for name, found, mean_, sd in (
+                ("sites", by_sites, about.mean[:, 0], about.sd[:, 0]),
+                ("passes", by_passes, side, side_sd),
+            ):
+                assert found.score_sd is not None
+                for what, error, own in (
+                    ("coefficients", mean_ - gamma, sd),
+                    ("scores", found.scores - r[sided.items.astype(int)], found.score_sd),
+                ):
+                    covered = float(np.mean(np.abs(error) <= half_width(0.9) * own))
+                    inside.setdefault(f"{what} by {name}", []).append(covered)
+        print(f"correlation {rho}:", {name: mean(v) for name, v in inside.items()}, flush=True)
+
+
+def in_one_dimension(start: Estimate, engine: Engine) -> Estimate:
+    """Return the estimate of the passes of several dimensions, with one, from that of expectation propagation."""
+    workers = start.workers
+    assert workers.reliability is not None
+    assert workers.reliability_sd is not None
+    assert workers.side_bias is not None
+    assert workers.side_sd is not None
+    assert start.score_sd is not None
+    weights = np.stack([workers.reliability, workers.side_bias], 1)
+    sd = np.stack([workers.reliability_sd, workers.side_sd], 1)
+    width = np.zeros(engine.facts.n_workers)
+    setting = Setting(required(engine.dimensions), width, False, engine.facts.component)
+    state = run(setting, begin(start.scores, start.score_sd**2, weights, sd))
+    return sift_dimensions._estimate(start, engine, setting, state, ())
 
 
 def fold_losses(votes: Comparisons, number: int) -> dict[str, dict[str, float]]:
@@ -128,7 +200,7 @@ def llmfao(options: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=("planted", "noise", "llmfao"))
+    parser.add_argument("name", choices=("planted", "noise", "dimension", "llmfao"))
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="the first fold of llmfao to run")
     parser.add_argument("--file", type=Path, help="where folds of llmfao are kept")
@@ -136,7 +208,7 @@ def main() -> None:
     parser.add_argument("--data")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    {"planted": planted, "noise": noise, "llmfao": llmfao}[options.name](options)
+    {"planted": planted, "noise": noise, "dimension": dimension, "llmfao": llmfao}[options.name](options)
 
 
 if __name__ == "__main__":
