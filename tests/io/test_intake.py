@@ -68,6 +68,20 @@ def test_duplicates_count_once(tmp_path: Path) -> None:
         crowdsift.read(path, unique="id")
 
 
+def test_duplicate_rankings_count_once() -> None:
+    """A ranking is one record of several pairs, whatever its layout."""
+    text = {"worker": list("aab"), "ranking": ["x>y>z", "y>x>z", "x>z"], "id": list("112")}
+    long = {"worker": list("aaabbaaa"), "task": list("11111222"), "item": list("xyzxyyxz"), "rank": list("12312123")}
+    for rows in (text, {**long, "id": list("pppqqppp")}):
+        votes = crowdsift.read(rows, unique="id")
+        assert votes.intake is not None
+        assert (votes.intake.duplicates, votes.intake.used, len(votes)) == (1, 2, 4)
+    fit = crowdsift.fit(text, "bt", unique="id").update(
+        {"worker": ["b"] * 2, "ranking": ["x>z", "z>y"], "id": ["2", "3"]}
+    )
+    assert fit.summary["votes"] == pytest.approx(4.0)  # two of the first ranking, one each of the others
+
+
 def test_conditions_are_sql_on_any_source(tmp_path: Path) -> None:
     path = written(tmp_path / "votes.csv", GOOD)
     columns = {name: [row.split(",")[place] for row in GOOD] for place, name in enumerate(SIDES.strip().split(","))}

@@ -298,7 +298,10 @@ class Selection:
     def drop_duplicates(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
         """Mark rows as duplicates that equal an earlier one in the columns, or one in `seen`."""
         names = [resolve_column(self.table, name, _NAMING) for name in columns]
-        rows = self.rows
+        rows = record = self.rows
+        if self.record is not None:  # the first row of each
+            record, first = np.unique(self.record[rows], return_index=True)
+            rows = rows[first]
         key = np.zeros(len(rows), np.int64)
         ids = np.full(len(rows), _number("\0".join(names)), np.uint64)
         known = np.ones(len(rows), bool)
@@ -314,11 +317,10 @@ class Selection:
         _, first = np.unique(key[known], return_index=True)
         again = np.ones(int(known.sum()), bool)
         again[first] = False
-        self.mark(rows[known][again], self.DUPLICATE)
-        if self.record is None:
-            self.ids = np.zeros(len(self.state), np.uint64)
-            self.ids[rows[known]] = ids[known]
-        if seen is not None and self.ids is not None:
+        self.mark(record[known][again], self.DUPLICATE)
+        self.ids = np.zeros(len(self.state), np.uint64)
+        self.ids[record[known]] = ids[known]
+        if seen is not None:
             old = np.flatnonzero(np.isin(self.ids, seen) & (self.state == self.USED))
             self.mark(old, self.DUPLICATE)
             self.known = len(old)
