@@ -17,6 +17,7 @@ from crowdsift.report.checks import Check, overall, run_checks
 from crowdsift.report.facts import describe_population, disputed_pairs, gather
 from crowdsift.results.reasons import SHORT, TEMPLATES, reasons
 from crowdsift.results.tables import Table
+from crowdsift.results.words import many
 
 # Facts
 
@@ -177,6 +178,14 @@ def test_every_verdict_has_its_reasons(verdict, figures, words):
     text = " ".join(map(str, reasons(_table(verdict, **figures))[1])).replace("\u00a0", " ")
     assert words in text
     assert not re.search("sure|probab|nats|interval", text)  # it may be sent to the worker
+
+
+def test_numbers_of_votes_are_whole_but_for_rounding():
+    """Pairs of a ranking of three weigh 2/3 in single precision: three of them were "2.0 votes"."""
+    pair = float(np.float32(2.0 / 3.0))
+    assert many(1.5 * pair, "vote") == "1 vote"
+    assert many(3000 * pair, "vote") == "2,000 votes"
+    assert many(4.3, "vote") == "4.3 votes"
 
 
 def test_a_side_is_mentioned_only_where_it_matters():

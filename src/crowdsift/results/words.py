@@ -14,12 +14,13 @@ _LEAST_PREFIX = 6  # least length of a common beginning of labels that is abbrev
 
 def count(number: float) -> str:
     """Return a number of votes, items or workers, with commas."""
-    return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
+    return f"{number:,.1f}".removesuffix(".0")
 
 
 def many(number: float, noun: str) -> str:
     """Return a number and its noun."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    counted = count(number)
+    return f"{counted} {noun}{'' if counted == '1' else 's'}"
 
 
 def percent(share: float) -> str:
