@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.active.beliefs import Belief, Codes, answer, answers, vote_precision
 from crowdsift.models.dimensions import DimensionEstimate
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.votes.graph import pair_keys
 
 TYPES = 16  # points that represent the distribution of a reliability
@@ -120,7 +119,7 @@ class BatchSelection:
         state: State,
         a: Codes,
         b: Codes,
-        seen: Callable[[int], NDArray[np.int64]],
+        seen: Callable[[int], Indices],
         wanted: int,
         keep_islands: bool,
         top: int = 0,
@@ -186,7 +185,7 @@ class BatchSelection:
         more = precision / (1.0 + 0.25 * _LACK_OF_FIT * self._on_pair) ** 2
         return more / (1.0 + precision * self._batch.variance) * self._batch.worth
 
-    def _most_valuable(self, most: int) -> NDArray[np.bool_]:
+    def _most_valuable(self, most: int) -> Mask:
         """Return the initially most valuable candidates, among all and among those that join islands."""
         gain = self._gain(self._by_anyone)
         keep = np.zeros(len(gain), bool)

@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 
-Codes = NDArray[np.int64]
+Codes = Indices
 
 _LEVEL = 1.0  # prior variance of the level of an island, equal to that of a score
 _SAMPLED = 4_000  # items that represent all in sums over pairs
@@ -194,7 +194,7 @@ class _IndependentBatch:
         self.worth[at] = one**2 * self._degree[a] + two**2 * self._degree[b] + 2.0 * one * two * self._direct[at]
 
 
-def _is_best(mean: Vector, top: int) -> NDArray[np.bool_]:
+def _is_best(mean: Vector, top: int) -> Mask:
     best = np.zeros(len(mean), bool)
     best[np.argsort(-mean, kind="stable")[:top]] = True
     return best

@@ -18,7 +18,7 @@ from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import BradleyTerry, Model, Sift
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Labels, Mask, Vector
 from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
@@ -303,13 +303,13 @@ class Selector:
 
     # --- votes ------------------------------------------------------------------------------
 
-    def _labels(self, items: Iterable[Any], workers: Iterable[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    def _labels(self, items: Iterable[Any], workers: Iterable[Any]) -> tuple[Labels, Labels]:
         if self._votes is not None:
             return self._votes.items, self._votes.workers
         names = list(workers) or [None]
         return sorted_labels(items), sorted_labels(names)
 
-    def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
+    def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> Indices:
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
         listed = plain(labels if many else [labels])
         if kind == "worker" and not self._has_workers:
@@ -379,7 +379,7 @@ class Selector:
                 raise RequestError("every worker needs a price above 0")
         return ThompsonSampler(self._state, codes, capacity, self._random, price)
 
-    def _seen(self, s: int) -> NDArray[np.int64]:
+    def _seen(self, s: int) -> Indices:
         new = np.array([(a, b) for a, b, who, _ in self._new if who == s]).reshape(-1, 2)
         one, two = new[:, 0].astype(np.int64), new[:, 1].astype(np.int64)
         if self._votes is not None:
@@ -440,13 +440,13 @@ def widened(votes: Comparisons | None, items: Iterable[Any], workers: Iterable[A
     return replace(whole, choices=choices, grades=grades)
 
 
-def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
+def sorted_labels(labels: Iterable[Any]) -> Labels:
     """Return distinct labels in the order of codes."""
     given = plain(labels)
     return merge([(given, np.zeros(0, np.uint32))])[0]
 
 
-def _joined(labels: NDArray[np.object_], more: Sequence[Any]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def _joined(labels: Labels, more: Sequence[Any]) -> tuple[Labels, Indices]:
     together = sorted_labels([*labels, *more])
     code = {key_of(label): i for i, label in enumerate(together)}
     return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)
@@ -490,7 +490,7 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64), dimensions, on_pair)
 
 
-def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
+def _reliabilities(found: Fit, voted: Mask) -> tuple[Vector, Vector]:
     """Return types of the population and of every worker; a worker without votes is like the population."""
     quantiles = None if found.posterior is None else found.posterior.quantiles
     if quantiles is None:  # a model without a posterior of workers, or votes without workers

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
@@ -42,8 +41,8 @@ class ScoreModel:
     `first`, `second`, `outcome`, `slope`: one entry per row of votes; `n_items`: how many items there are; `prior`: λ.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
+    first: Indices
+    second: Indices
     outcome: Vector
     slope: Vector
     n_items: int
@@ -78,7 +77,7 @@ class ScoreModel:
                 break
         return scores
 
-    def without(self, scores: Vector, weight: Vector, rows: NDArray[np.int64], hessian: Vector) -> Vector:
+    def without(self, scores: Vector, weight: Vector, rows: Indices, hessian: Vector) -> Vector:
         """Return the scores after one Newton step without these rows; `hessian` belongs to all rows."""
         part = ScoreModel(self.first[rows], self.second[rows], self.outcome[rows], self.slope[rows], self.n_items, 0.0)
         gradient, curvature = part.derivatives(scores, weight[rows])
@@ -100,7 +99,7 @@ class ScoreModel:
         leverage = np.minimum(self.slope**2 * p * (1.0 - p) * spread, 0.95)
         return plain / (1.0 - leverage), plain, hessian
 
-    def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, NDArray[np.int64]]:
+    def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, Indices]:
         """Return the votes with rows equal except for the worker joined, their weights, and each row's index."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         won = for_lower(self.first, self.second, self.outcome)

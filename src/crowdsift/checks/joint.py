@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
 from crowdsift.results.predict import difference_sd, dimensions_of, item_codes, probabilities
@@ -191,7 +191,7 @@ def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vecto
     return best, np.bincount(among.reshape(-1), minlength=k) / count
 
 
-def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
+def _sharing_first(score: Vector, errors: JointErrors, level: float) -> Mask:
     """Return the items that no other is clearly above; at the level, the best is among them."""
     # Multiple comparisons with the best: item i is excluded if (m_j - m_i)/s_ij > c_i for some j, with c_i the quantile
     # of the largest such ratio if i were equal to all others in truth. So the best item is excluded in at most 1 -
@@ -218,7 +218,7 @@ def _bonferroni(level: float, count: int) -> float:
     return half_width(1.0 - 2.0 * (1.0 - level) / count)
 
 
-def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
+def _apart(score: Vector, errors: JointErrors, level: float) -> Mask:
     """Return whether each item is above the next, all statements together at the level."""
     # By the largest of all differences in standard deviations (Tukey), since the votes decide which items are
     # neighbours.

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError
 from crowdsift.fitting.estimate import Resources, estimate_votes
 from crowdsift.io.items import Gold
 from crowdsift.models import Estimate, Model
+from crowdsift.numeric import Codes, Indices, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
@@ -32,9 +32,9 @@ class Calibration:
     0.693), `accuracy` the share of left-out votes that went to the favourite.
     """
 
-    predicted: NDArray[np.float64]
-    observed: NDArray[np.float64]
-    votes: NDArray[np.float64]
+    predicted: Vector
+    observed: Vector
+    votes: Vector
     log_loss: float
     accuracy: float
 
@@ -57,8 +57,8 @@ class Without:
     number of components that the remaining items form.
     """
 
-    rank: NDArray[np.int64]
-    before: NDArray[np.int64]
+    rank: Indices
+    before: Indices
     tau: float
     lost: int
     components: int
@@ -101,7 +101,7 @@ def calibrate(
     )
 
 
-def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) -> NDArray[np.float64]:
+def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) -> Vector:
     """Return the expected outcome of every vote (tie: one half), averaged over uncertainty."""
     # With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where sides are known and
     # else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z) without ties; covariates of the vote and
@@ -142,8 +142,8 @@ def predicted_probability(votes: Comparisons, model: Model, estimate: Estimate) 
 def fit_without(
     votes: Comparisons,
     model: Model,
-    flagged: NDArray[np.bool_],
-    scores: NDArray[np.float64],
+    flagged: Mask,
+    scores: Vector,
     *,
     gold: Gold | None = None,
     mirror: bool = False,
@@ -180,7 +180,7 @@ def fit_without(
     )
 
 
-def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]) -> float:
+def _agreement(one: Vector, two: Vector, component: Codes) -> float:
     """Return Kendall's tau within components, weighted by their pairs; small ones grouped by size."""
     order = np.argsort(component, kind="stable")
     _, start, size = np.unique(component[order], return_index=True, return_counts=True)
@@ -198,7 +198,7 @@ def _agreement(one: NDArray[np.float64], two: NDArray[np.float64], component: ND
     return float(total / pairs) if pairs else 1.0
 
 
-def _small_taus(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
+def _small_taus(one: Vector, two: Vector) -> Vector:
     """Return Kendall's tau-b of every row, pair by pair; NaN if all of one are equal."""
     first, second = np.triu_indices(one.shape[1], 1)
     x, y = (np.sign(values[:, first] - values[:, second]) for values in (one, two))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift._version import __version__
 from crowdsift.errors import InputError, RequestError, ResourceError
@@ -26,6 +25,7 @@ from crowdsift.io.items import Gold, GoldLabels
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import Model, Start
 from crowdsift.models.dimensions import DimensionEstimate
+from crowdsift.numeric import Indices
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
 from crowdsift.results.store import check_population, load
@@ -123,7 +123,7 @@ def _dimensions(earlier: Fit, votes: Comparisons) -> DimensionEstimate | None:
     return earlier.posterior.dimensions.recoded(what, np.append(who, np.full(votes.n_gold, -1)))
 
 
-def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:
+def _sites(earlier: Fit, place: Indices, votes: Comparisons) -> SavedSites | None:
     """Return earlier sites in the codes of these votes; gold is the worker after the last."""
     if earlier.sites is None:
         return None
@@ -133,7 +133,7 @@ def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedS
     return earlier.sites.recoded(item, _inverse(who, len(known) + 1), votes.n_workers + 1)
 
 
-def _inverse(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _inverse(place: Indices, count: int) -> Indices:
     """Return the inverse of an index: the position of each place in it, -1 for places that do not occur."""
     found = np.full(count, -1)
     found[place[place >= 0]] = np.flatnonzero(place >= 0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 
 
 class Trial(NamedTuple):
@@ -44,7 +44,7 @@ class DimensionEstimate:
     has_common: bool
     trials: tuple[Trial, ...]
     distinct: Vector
-    component_size: NDArray[np.int64]
+    component_size: Indices
 
     @property
     def count(self) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.fitting import Fit
 from crowdsift.models import model
+from crowdsift.numeric import Vector
 from crowdsift.paper.base import TITLES, Options, Page, RealExperiment, Record, Setting, fitted, judged
 from crowdsift.paper.figures import Figure, Line, Panel
 from crowdsift.paper.output import figure_link, markdown_table, share
@@ -57,7 +57,7 @@ class Ablations(RealExperiment):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._defaults: dict[tuple[str, str], NDArray[np.float64]] = {}
+        self._defaults: dict[tuple[str, str], Vector] = {}
 
     def settings(self) -> list[Setting]:
         """Return every value of every parameter; a quick run has every second one, on Passage."""
@@ -101,7 +101,7 @@ class Ablations(RealExperiment):
             record["figures"]["mirror_gap"] = float(abs(scores + other).max())
         return record
 
-    def _default(self, data: str, name: str) -> NDArray[np.float64]:
+    def _default(self, data: str, name: str) -> Vector:
         if (data, name) not in self._defaults:
             votes = self.data(data).votes
             self._defaults[data, name] = _fit(votes, name)[0].scores_of(votes.items)

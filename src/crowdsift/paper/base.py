@@ -14,13 +14,11 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from crowdsift.errors import InputError, RequestError
 from crowdsift.lab import datasets
 from crowdsift.models import DEFAULT as DEFAULT
 from crowdsift.models import Model
+from crowdsift.numeric import Vector
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -169,9 +167,7 @@ def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, 
     return result, "; ".join([*([note] if note else []), *result.warnings])
 
 
-def judged(
-    setting: Setting, method: str, scores: NDArray[np.float64], truth: NDArray[np.float64], seconds: float, note: str
-) -> Record:
+def judged(setting: Setting, method: str, scores: Vector, truth: Vector, seconds: float, note: str) -> Record:
     """Return the record of a method whose scores are compared with the truth."""
     from crowdsift.numeric.metrics import measure, measure_up_to_sign
 

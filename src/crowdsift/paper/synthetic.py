@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from crowdsift.lab.simulation import Simulation
 from crowdsift.models import model
+from crowdsift.numeric import Vector
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.paper.base import DEFAULT, EIGHT, METRICS, Experiment, Page, Record, Setting, fitted, judged
@@ -259,7 +260,7 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
     return Figure(f"synthetic-{metric}", panels)
 
 
-def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
+def oracle_scores(drawn: Simulation) -> Vector:
     """Return the most probable scores, given every worker's true β and the scores' variance."""
     # Newton's method maximises Σ log σ(±β_s (r_first - r_second)) - Σ r²/6, which is concave.
     count = len(drawn.scores)
@@ -280,13 +281,11 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     return scores
 
 
-def _solved(
-    one: NDArray[np.intp], two: NDArray[np.intp], weight: NDArray[np.float64], rhs: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _solved(one: NDArray[np.intp], two: NDArray[np.intp], weight: Vector, rhs: Vector) -> Vector:
     """Solve the system whose matrix is the Laplacian of weighted pairs plus the prior."""
     count = len(rhs)
 
-    def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def multiply(x: Vector) -> Vector:
         flow = weight * (x[one] - x[two])
         return np.bincount(one, flow, count) - np.bincount(two, flow, count) + x / _SCORE_VARIANCE
 

@@ -8,10 +8,9 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.models.dimensions import DimensionEstimate
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.distributions import limits
 from crowdsift.results.build import FitBuilder
 from crowdsift.results.fit import Fit
@@ -34,7 +33,7 @@ NO_COMMON = (
 )
 
 
-def position_columns(found: DimensionEstimate, level: float, unseen: NDArray[np.bool_]) -> dict[str, Vector]:
+def position_columns(found: DimensionEstimate, level: float, unseen: Mask) -> dict[str, Vector]:
     """Return the positions of items with intervals; items without votes have no intervals."""
     columns = _columns("position", found.positions, found.position_covariance, level)
     return {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.models import Model
+from crowdsift.numeric import Labels
 from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
@@ -161,7 +162,7 @@ def with_reasons(fit: Fit) -> Table:
     return Table(columns)
 
 
-def reason_texts(fit: Fit) -> NDArray[np.object_]:
+def reason_texts(fit: Fit) -> Labels:
     """Return the reason of every verdict in sentences that can be sent to the worker."""
     sign, direction = fit.summary.get("sign_probability"), fit.summary.get("direction", "common")
     found = reasons(fit.worker_table, random_level(model_of(fit)), sign, direction)

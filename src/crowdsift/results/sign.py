@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.io.items import Gold
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Vector
 from crowdsift.numeric.distributions import normal_share
 from crowdsift.votes.comparisons import Comparisons, parts
 
@@ -41,7 +41,7 @@ class Agreement(NamedTuple):
         return (self.agree - self.disagree, self.margin) < (0, 0.0)
 
 
-def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Vector:
+def gold_differences(scores: Vector, component: Codes, gold: Gold) -> Vector:
     """Return the score of the winner minus that of the loser for each gold pair."""
     # NaN if the two are in different components.
     inside = component[gold.winner] == component[gold.loser]
@@ -82,7 +82,7 @@ def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
 def order_probability(
     scores: Vector,
     variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
-    component: NDArray[np.uint32],
+    component: Codes,
     seed: int = 0,
 ) -> float:
     """Return the probability that a random pair of a component is in the right order, up to the sign."""

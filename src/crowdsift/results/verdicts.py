@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift._core import judged_by_one
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Indices, Labels, Mask
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric.distributions import Distribution
     from crowdsift.results.build import FitBuilder
 
-    Codes = NDArray[np.int64]
+    Codes = Indices
     AnyCodes = NDArray[np.integer]
 
 MIN_VOTES = 5.0  # least votes for a verdict other than undecided
@@ -60,9 +60,9 @@ def words_of(
     votes: Vector,
     agreement: Vector,
     left_share: Vector,
-    one_sided: NDArray[np.bool_],
+    one_sided: Mask,
     distinct: Vector | None = None,
-) -> NDArray[np.object_]:
+) -> Labels:
     """Return a verdict for every worker; the rule is the same for all methods."""
     # Every verdict but `undecided` takes 5 decided votes and evidence: the averaged likelihood of the worker's own
     # votes under a class of types must be 3 nats above that under another class. No verdict contradicts the figures
@@ -107,7 +107,7 @@ _MODELS = re.compile(
 _FOR_MODELS = {"pay": "use", "review": "review", "block": "leave out"}
 
 
-def for_models(suggested: NDArray[np.object_], workers: Sequence[Any], panels: bool) -> NDArray[np.object_]:
+def for_models(suggested: Labels, workers: Sequence[Any], panels: bool) -> Labels:
     """Return "use" and "leave out" in place of "pay" and "block" for language models; with panels, by each name."""
     named = np.array([_MODELS.search(str(worker)) is not None for worker in workers], dtype=bool)
     if not panels:
@@ -115,9 +115,7 @@ def for_models(suggested: NDArray[np.object_], workers: Sequence[Any], panels: b
     return np.where(named, [_FOR_MODELS[each] for each in suggested], suggested)
 
 
-def suggestions(
-    words: NDArray[np.object_], probability: Mapping[str, Vector], votes: Vector, above: Vector
-) -> NDArray[np.object_]:
+def suggestions(words: Labels, probability: Mapping[str, Vector], votes: Vector, above: Vector) -> Labels:
     """Return pay, review or block for every worker: see `reasons.decisions`."""
     result = np.full(len(words), "pay", dtype=object)
     for word, sure in probability.items():
@@ -370,12 +368,7 @@ def _votes(fitted: FitBuilder) -> _Votes:
 
 
 def _leave_out(
-    fitted: FitBuilder,
-    votes: _Votes,
-    problems: Codes,
-    of_vote: NDArray[np.intp],
-    small: NDArray[np.bool_],
-    order: Vector,
+    fitted: FitBuilder, votes: _Votes, problems: Codes, of_vote: NDArray[np.intp], small: Mask, order: Vector
 ) -> None:
     component = fitted.component.astype(np.int64)
     sizes = np.bincount(component)
@@ -427,9 +420,7 @@ class _Laplacians:
         self._weight = np.asarray(np.bincount(at, votes.curvature[used], length), np.float64)
         self._count = np.bincount(at, minlength=length)
 
-    def without(
-        self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
-    ) -> tuple[Vector, NDArray[np.bool_]]:
+    def without(self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes) -> tuple[Vector, Mask]:
         """Return the curvatures Λ - Λ_s of components of one size without a worker, and which items stay connected."""
         k = int(self._sizes[which[0]])
         each, row = np.unique(which, return_inverse=True)
@@ -454,7 +445,7 @@ class _Laplacians:
         return matrix, _connected(joined)
 
 
-def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _connected(linked: Mask) -> Mask:
     """Return which items a chain of links connects; every item is linked with itself."""
     n, k, _ = linked.shape
     step = linked.astype(np.float32)

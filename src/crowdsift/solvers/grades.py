@@ -9,9 +9,8 @@ grade k is a win at the cut κc_k and a loss at the next one, but for a constant
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.random_effects import RandomEffects
 
@@ -27,10 +26,10 @@ class Graded(NamedTuple):
     """
 
     eta: Vector
-    level: NDArray[np.int64]
+    level: Indices
     weight: Vector
     variance: Vector
-    worker: NDArray[np.int64]
+    worker: Indices
 
 
 class Cuts(NamedTuple):
@@ -45,7 +44,7 @@ class Cuts(NamedTuple):
     variance: float
     factor: Vector
 
-    def of(self, worker: NDArray[np.int64]) -> NDArray[np.float64]:
+    def of(self, worker: Indices) -> Vector:
         """Return the cut points of these workers, one row each."""
         return np.asarray(np.exp(self.log_scale[worker])[:, None] * self.points)
 
@@ -96,14 +95,7 @@ def fit_cuts(votes: Graded, n_workers: int, start: Cuts | None = None) -> Cuts:
     return Cuts(cuts, errors, k, variance, f)
 
 
-def grade_weights(
-    eta: Vector,
-    level: NDArray[np.int64],
-    cuts: NDArray[np.float64],
-    half: Vector,
-    weight: Vector,
-    worker: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def grade_weights(eta: Vector, level: Indices, cuts: Vector, half: Vector, weight: Vector, worker: Indices) -> Vector:
     """Return weights of wins, losses and ties, a row each, with the same gradients as the grades at η.
 
     `cuts` and `half`, half the width of a tie in the present fit, have a row per vote. Wins are those of the winner, or
@@ -142,7 +134,7 @@ def grade_weights(
     return np.asarray(found * (float(weight @ (_bend(eta - low) + _bend(eta - high))) / max(own, 1e-300)))
 
 
-def _ends(level: NDArray[np.int64], cuts: NDArray[np.float64]) -> tuple[Vector, Vector]:
+def _ends(level: Indices, cuts: Vector) -> tuple[Vector, Vector]:
     """Return the cut points on both sides of every grade."""
     row = np.arange(len(level))
     padded = np.column_stack([cuts, np.full(len(level), np.inf)])
@@ -155,16 +147,14 @@ def _bend(eta: Vector) -> Vector:
     return np.asarray(p * (1.0 - p))
 
 
-def log_probabilities(eta: Vector, level: NDArray[np.int64], cuts: NDArray[np.float64]) -> Vector:
+def log_probabilities(eta: Vector, level: Indices, cuts: Vector) -> Vector:
     """Return the log probability of every grade; η belongs to the winner, and `cuts` has a row per vote."""
     low, high = _ends(level, cuts)
     gap = np.log(-np.expm1(-np.maximum(high - low, 1e-9)))
     return np.asarray(gap - np.logaddexp(0.0, low - eta) - np.logaddexp(0.0, eta - high))
 
 
-def _derivatives(
-    votes: Graded, point: Vector, factor: Vector, log_scale: Vector
-) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+def _derivatives(votes: Graded, point: Vector, factor: Vector, log_scale: Vector) -> tuple[float, Vector, Vector]:
     """Return the expected log-likelihood, and the gradient and curvature of every worker's part of it."""
     # The parameters are c_1, c_2, ..., the log of the factor of η, and k. The curvature is that of Gauss and Newton,
     # which is never positive: second derivatives of the ends are left out.

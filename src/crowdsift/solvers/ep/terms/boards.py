@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Indices, Vector
 from crowdsift.solvers.ep.items import ItemsState
 from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
@@ -33,8 +32,8 @@ _AT_REST = 1e-3
 class Boards(NamedTuple):
     """The item and board of every node; `complete` says that all boards have the same scores."""
 
-    item: NDArray[np.int64]
-    board: NDArray[np.int64]
+    item: Indices
+    board: Indices
     n_items: int
     complete: bool = False
 
@@ -44,7 +43,7 @@ class Boards(NamedTuple):
         numbers = float((np.bincount(self.board).astype(np.float64) ** 2).sum())
         return self.n_items > MAX_BOARD_ITEMS or numbers > MAX_BOARD_NUMBERS
 
-    def components(self, component: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], ...]:
+    def components(self, component: Codes) -> tuple[Codes, ...]:
         """Return the connected components of nodes and of items; `component` has those that votes alone connect."""
         # Two items of a board are comparable if votes on any boards connect them.
         label = np.arange(self.n_items)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.dimensions import Crowd, DimensionUpdate, Part
 from crowdsift.engines.dimensions import Dimensions as Passes
 from crowdsift.engines.kinds import Operator
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Codes, Vector
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.solvers.ep.items import arbitrary
 from crowdsift.solvers.ep.state import Propagation, Settings
@@ -78,7 +77,7 @@ class Setting(NamedTuple):
     passes: Passes
     width: Vector
     ties: bool
-    component: NDArray[np.uint32]  # of every item
+    component: Codes  # of every item
     part: Part = Part.ALL
 
     def update(self, state: State, caution: float) -> DimensionUpdate:
