@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tools import prose
 
@@ -43,6 +45,12 @@ def test_templates_are_read():
     page = '<p>What was told. {{ "so many are here" if x else "" }}</p><i class="told">x</i>{% if told %}'
     found = [fault for _, text in prose.template_texts(page) for fault in prose.faults(text)]
     assert len(found) == 2
+
+
+def test_cells_of_notebooks_are_read():
+    cells = [{"cell_type": "code", "source": ["told"]}, {"cell_type": "markdown", "source": ["# A\n", "Was told."]}]
+    found = list(prose.notebook_texts(json.dumps({"cells": cells})))
+    assert [number for number, text in found if any(prose.faults(text))] == [2]
 
 
 def test_a_long_page_is_found(tmp_path, monkeypatch):

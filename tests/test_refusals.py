@@ -38,7 +38,7 @@ def export(**options):
 EXPORTS = {
     "to": (export(to="parquet"), "to must be 'plain' or 'trl', not 'parquet'"),
     "flip": (export(flip="often"), "flip must be one of"),
-    "keep": (export(keep=1.5), "keep must be a probability from 0 to 1, as 0.8, not 1.5"),
+    "keep": (export(keep=1.5), "keep must be a probability from 0 to 1, such as 0.8, not 1.5"),
     "texts": (export(texts="items.csv:text"), "texts are for the columns chosen and rejected"),
     "no column": (export(texts="items.csv", to="trl"), "texts are given as ITEMS.csv:COLUMN"),
     "a folder": (lambda file, folder: crowdsift.export_votes(file, folder), "give a file that ends in"),
@@ -87,11 +87,11 @@ REFUSED = {
     "classes": (lambda *_: crowdsift.read(VOTES).with_classes(["fruit"]), "1 classes for 3 items; give one each"),
     "together, contexts": (
         lambda *_: crowdsift.read(VOTES).extended(crowdsift.read(CONTEXTS, by="topic")),
-        "of other contexts cannot be put together",
+        "of other contexts cannot be combined",
     ),
     "together, workers": (
         lambda *_: crowdsift.read(VOTES).extended(Comparisons.from_arrays(["a"], ["b"])),
-        "votes with workers and votes without cannot be put together",
+        "votes with workers and votes without cannot be combined",
     ),
     "no features": (lambda fit, *_: fit.score({"item": ["n"], "size": [1.0]}), "no features"),
     "no head": (lambda fit, _, folder: fit.save_head(folder / "h"), "no features of items"),

@@ -55,7 +55,7 @@ CALLS = {
     ),
     "lists of other things": (
         lambda: crowdsift.fit(frame(), items={"item": list("abc"), "x": [[1.0], [None], ["b"]]}),
-        "items, column 'x': the lists hold something else than numbers",
+        "items, column 'x': the lists have entries that are not numbers",
     ),
     "features that a fit does not know": (lambda: featured().score(np.zeros((2, 3))), "3 features where the fit has 2"),
     "a feature that is not there": (
@@ -80,7 +80,7 @@ CALLS = {
     ),
     "intervals that are not there": (
         lambda: crowdsift.fit(frame(prompt=list("ppqq")), "rank-centrality", dependent_by="prompt"),
-        "gives no intervals, so none can know of dependent votes",
+        "gives no intervals, so none can allow for dependent votes",
     ),
     "a matrix of no feature": (
         lambda: featured().score({"item": ["n"], "y": np.zeros((1, 2))}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import json
 import re
 import sys
 import tokenize
@@ -27,7 +28,8 @@ DIALECT = {
     r"nobody|whatever|with whose|wherefore|lest|thereof|hereof": "use a plain word",
     r"what (?:\w+ ){1,3}(?:is|are) of": "name the thing",
     r"where (?:it|they) (?:is|are) many": "write 'if there are many'",
-    r"leave --?[a-z-]+ away": "write 'omit'",
+    r"leave (?:--?)?[a-z -]{1,30} away": "write 'omit'",
+    r"hangs? on|is there twice|grain of salt": "write 'depends on', 'occurs twice' or what to do",
     r"(?:votes?|bytes|rows?|comparisons?|seconds) an? (?:worker|item|vote|comparison|shard|island)": "write 'per'",
     r"at hand|of late|taken apart|go on from there": "write 'present', 'recent', 'split' or 'continue'",
     r"as ever|anew|doubled rows|is said|are said": "write 'as before', 'again', 'stated'",
@@ -147,10 +149,17 @@ def template_texts(text: str) -> Iterator[tuple[int, str]]:
             yield number, part
 
 
+def notebook_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number of the cell, text) of the Markdown cells of a notebook."""
+    for number, cell in enumerate(json.loads(text)["cells"], 1):
+        if cell["cell_type"] == "markdown":
+            yield from ((number, each) for _, each in plain("".join(cell["source"])))
+
+
 def check(path: Path) -> Iterator[str]:
     """Yield every finding in a file as place and reason."""
     text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
-    found = {".py": python_texts, ".html": template_texts}.get(path.suffix, plain)(text)
+    found = {".py": python_texts, ".html": template_texts, ".ipynb": notebook_texts}.get(path.suffix, plain)(text)
     for line, paragraph in found:
         yield from (f"{name}:{line}: {fault}" for fault in faults(paragraph))
     limit = MAX_README_WORDS if str(name) == "README.md" else MAX_PAGE_WORDS
@@ -161,7 +170,7 @@ def check(path: Path) -> Iterator[str]:
 
 def checked() -> list[Path]:
     """Return the pages and source files that must pass."""
-    folders = ("*.md", "docs/**/*.md", "docs/*.py", "examples/*", "src/**/*.py", "src/**/*.html")
+    folders = ("*.md", "docs/**/*.md", "docs/*.py", "docs/**/*.ipynb", "examples/*", "src/**/*.py", "src/**/*.html")
     return [path for folder in folders for path in sorted(ROOT.glob(folder)) if path.suffix]
 
 

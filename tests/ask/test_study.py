@@ -98,7 +98,7 @@ def test_a_plan_of_a_study_has_its_items_and_its_goal(tmp_path, items):
     [
         ("", "no items"),
         ("a,Apple\n", "1 item; a study compares at least two"),
-        ("a,Apple\nb,B\na,Again\n", "row 3, column 'item': the item 'a' is there twice"),
+        ("a,Apple\nb,B\na,Again\n", "row 3, column 'item': the item 'a' occurs twice"),
         ("a,Apple\nb,\n", "row 2, column 'item': the item 'b' has nothing to show"),
     ],
 )

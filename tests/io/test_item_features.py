@@ -67,7 +67,7 @@ def test_matrices_join_as_lists_do():
         ({"item": list("abcd"), "x": [1, 2, float("nan"), 3]}, "1 of the 4 items lack .*'c'"),
         ({"item": list("abcd"), "x": [1, "two", 3, 4]}, r"row 2, column 'x': .*--item-text"),
         ({"item": list("abcd"), "x": [1, float("inf"), 3, 4]}, r"row 2.*not a finite number"),
-        ({"item": list("abca"), "x": [1, 2, 3, 4]}, "'a' is there twice"),
+        ({"item": list("abca"), "x": [1, 2, 3, 4]}, "'a' occurs twice"),
         ({"item": list("abcd")}, "no columns beside item"),
         ({"item": list("abcd"), "m": np.zeros((3, 2))}, "item 4, m 3"),
     ],
@@ -153,7 +153,7 @@ def test_a_fit_with_features_saved_and_loaded(tmp_path):
     apart = {"winner": [1, 2], "loser": [2, 3], "worker": [3, 3], "topic": ["x", "y"]}
     items = {"topic": ["x", "x", "y", "y"], "item": [1, 2, 2, 3], "size": [1.0, 2.0, 3.0, 5.0]}
     assert crowdsift.fit(apart, items=items, by="topic").parameters["contexts"] is False
-    with pytest.raises(InputError, match="is there twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         crowdsift.fit(apart, items={n: items[n] for n in ("item", "size")}, by="topic")
 
 

@@ -32,7 +32,7 @@ def test_item_values(tmp_path: Path) -> None:
         ("name,score\na,1\n", "no column 'item'"),
         ("item,scores\na,1\n", "no column 'score' .*did you mean 'scores'"),
         ("item,score\na,1\nb,x\n", "row 2, column 'score': the number 'x' is not a number"),
-        ("item,score\na,1\nb,2\na,3\n", "row 3, column 'item': the item 'a' is there twice"),
+        ("item,score\na,1\nb,2\na,3\n", "row 3, column 'item': the item 'a' occurs twice"),
         ("item,score\n,1\n", "row 1, column 'item': empty item label"),
     ],
 )

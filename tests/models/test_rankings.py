@@ -305,7 +305,7 @@ def test_other_columns_of_long_rankings_stay():
 def test_rankings_and_graded_votes_are_not_put_together():
     fit = crowdsift.fit({"worker": ["w", "v"], "ranking": ["a>b>c", "b>a>c"]})
     graded = {"left": ["a", "b"], "right": ["b", "c"], "winner": ["A>>B", "A>B"], "worker": ["w", "v"]}
-    with pytest.raises(crowdsift.InputError, match="rankings and graded votes cannot be put together"):
+    with pytest.raises(crowdsift.InputError, match="rankings and graded votes cannot be combined"):
         fit.update(graded)
 
 

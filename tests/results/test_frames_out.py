@@ -130,7 +130,7 @@ def test_embeddings_join_to_replies_by_their_whole_text() -> None:
         assert fit.feature_weights()["feature"].tolist() == ["x"]
         assert float(fit.feature_weights()["lower"][0]) > 0
     np.testing.assert_allclose(fits[0].items["score"], fits[1].items["score"])
-    with pytest.raises(crowdsift.InputError, match="is there twice"):
+    with pytest.raises(crowdsift.InputError, match="occurs twice"):
         crowdsift.fit(trl, items={"item": [*texts, texts[0]], "x": [*whole["x"], 9.0]})
 
 

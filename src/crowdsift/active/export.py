@@ -277,7 +277,7 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
     if flip not in _FLIPS:
         raise RequestError(f"flip must be one of {', '.join(_FLIPS)}, not {flip!r}")
     if not 0.0 <= keep <= 1.0:
-        raise RequestError(f"keep must be a probability from 0 to 1, as 0.8, not {keep!r}")
+        raise RequestError(f"keep must be a probability from 0 to 1, such as 0.8, not {keep!r}")
     if texts and to != "trl":
         raise RequestError("texts are for the columns chosen and rejected; ask for these with --to trl (to='trl')")
     kind = _KINDS.get(target.suffix.lower())

@@ -36,7 +36,7 @@ class Goal(NamedTuple):
             return Goal(int(text == "first"))
         found = re.fullmatch(r"top-?(\d{1,6})", text)
         if not found:
-            raise RequestError(f"--goal is first, top-K (as top-3) or ranking, not {text!r}")
+            raise RequestError(f"--goal is first, top-K (such as top-3) or ranking, not {text!r}")
         top = int(found[1])
         if not 1 <= top < items:
             raise RequestError(f"--goal {text}: K must be at least 1 and below the {items} items")
@@ -72,7 +72,7 @@ class Stopping:
 def checked_confidence(confidence: float) -> float:
     """Raise an error for a confidence that is not above 0.5 and below 1."""
     if not 0.5 < confidence < 1.0:
-        raise RequestError(f"--confidence is above 0.5 and below 1, as 0.95, not {confidence!r}")
+        raise RequestError(f"--confidence is above 0.5 and below 1, such as 0.95, not {confidence!r}")
     return confidence
 
 

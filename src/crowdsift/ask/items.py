@@ -47,7 +47,7 @@ def read_items(path: str) -> list[Content]:
                 content = _content(fields, Path(path).resolve().parent)
                 if (key := (content.item, content.prompt)) in found:
                     where = " for the same prompt" if content.prompt else ""
-                    raise ValueError(f"the item {content.item!r} is there twice{where}; remove one")
+                    raise ValueError(f"the item {content.item!r} occurs twice{where}; remove one")
             except ValueError as error:
                 raise table.fault(row, item, str(error)) from None
             found[key] = content

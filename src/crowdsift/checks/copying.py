@@ -82,7 +82,7 @@ def copying(fit: Fit) -> Copying:
     """Return workers whose answers agree too often; see `Fit.copying`."""
     votes = fit.votes
     if votes is None:
-        raise RequestError("a fit that was loaded does not hold its votes; fit them again")
+        raise RequestError("a loaded fit does not hold its votes; fit them again")
     if not votes.has_workers:
         raise RequestError("the votes have no workers who could copy each other")
     if not np.isfinite(fit.worker_table["reliability"].astype(np.float64)).any():

@@ -75,7 +75,7 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
     # ratio of the sandwich to the variance from this curvature.
     votes, posterior = fit.votes, fit.posterior
     if votes is None or posterior is None or posterior.sd is None:
-        raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
+        raise RequestError(f"{fit.method} gives no intervals, so none can allow for dependent votes")
     if votes.n_items > MOST_ITEMS:
         raise RequestError(f"{votes.n_items:,} items are too many for dependent votes, at most {MOST_ITEMS:,}")
     if rows.group is None:

@@ -127,9 +127,7 @@ class _Search:
 
     def __init__(self, fit: Fit, gold: Any = None, threads: int | None = None) -> None:
         if fit.votes is None:
-            raise RequestError(
-                "a fit that was loaded does not hold its votes; fit them again to ask for the robustness"
-            )
+            raise RequestError("a loaded fit does not hold its votes; fit them again to test the robustness")
         special = (fit.votes.features, fit.votes.item_class, fit.votes.panels)
         if any(each is not None for each in special):
             raise RequestError(

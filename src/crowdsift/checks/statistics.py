@@ -105,7 +105,7 @@ def fit_statistics(fit: Fit, halves: int = 0, *, gold: Any = None, threads: int 
     """Return statistics of a fit and its votes; see `Fit.statistics`."""
     votes = fit.votes
     if votes is None:
-        raise RequestError("a fit that was loaded does not hold its votes; fit them again to ask for statistics")
+        raise RequestError("a loaded fit does not hold its votes; fit them again for statistics")
     seed, correlation = int(fit.summary["seed"]), None
     if halves:
         refit = refitter(fit, gold, threads, warm=False)

@@ -205,7 +205,7 @@ def with_trusted(
     if rows.grouped_by != column:
         raise RequestError(
             "sift takes trusted votes (--trusted) or votes that depend on each other (--dependent-by), not both at "
-            "once yet; leave one of the two away"
+            "once yet; omit one of the two"
         )
     from crowdsift.votes.panels import with_panels
 

@@ -1,4 +1,4 @@
-"""Input and output: files, data frames, labels of other sources, atomic writing."""
+"""Input and output: votes from files, frames and databases, tables of items and gold, atomic writing."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

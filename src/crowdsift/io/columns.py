@@ -383,7 +383,7 @@ def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
         requested = tuple(name.strip() for name in requested[0].split(","))
     names = tuple(_context(table, name, plan.roles) for name in requested)
     if len(set(names)) < len(names):
-        raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
+        raise RequestError(f"--by {','.join(requested)}: a column occurs twice; name each once")
     by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
         raise RequestError(

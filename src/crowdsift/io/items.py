@@ -43,7 +43,7 @@ def _distinct_items(table: Source, column: str, advice: str) -> Labels:
     if counts.max() > 1:
         twice = int(np.argmax(counts > 1))
         row = int(np.flatnonzero(codes == twice)[1])
-        raise table.fault(row, column, f"the item {labels[twice]!r} is there twice; {advice}")
+        raise table.fault(row, column, f"the item {labels[twice]!r} occurs twice; {advice}")
     return labels[codes]
 
 
@@ -410,7 +410,7 @@ def with_item_features(votes: Comparisons, items: Any = None, text: Any = None, 
     made = ItemFeatures(tuple(blocks), (*notes, *_notes(blocks)))
     if made.size > MAX_FEATURES * 2 or any(len(g.names) > MAX_FEATURES for g in blocks):
         raise InputError(
-            f"{made.size} features of items; at most {MAX_FEATURES} a block are possible", source=tables[0][0].source
+            f"{made.size} features of items; at most {MAX_FEATURES} per block are possible", source=tables[0][0].source
         )
     return replace(votes, item_features=made)
 
@@ -450,7 +450,7 @@ def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = (), by: By 
         names = [resolve_column(table, name, f"the feature {name!r}") for name in wanted]
         names = names or [n for n in table.names if n not in (item, _TRUTH, *contexts)]
         if not names:
-            raise InputError("no columns beside item; features are columns", source=table.source)
+            raise InputError("no columns besides item; give every feature as a column", source=table.source)
         refuse_empty(table, table.load([item, *names, *contexts]), "items")
         labels, (codes,) = table.labels([item], "item label")
         labels = labels[codes]
@@ -475,7 +475,7 @@ def _once(table: Source, item: str, read: ItemsTable) -> ItemsTable:
         at = first.setdefault(key_of(label), row)
         if at != row and not all(_equal(each[at], each[row]) for each in read.columns.values()):
             shown = repr(label) if len(repr(label)) <= 80 else f"{repr(label)[:77]}..."
-            raise table.fault(row, item, f"the item {shown} is there twice; remove one")
+            raise table.fault(row, item, f"the item {shown} occurs twice; remove one")
     if len(first) == len(read.labels):
         return read
     kept = list(first.values())
@@ -533,7 +533,7 @@ def _matrix(table: Any, name: str, rows: list[Any]) -> Vector:
     try:
         return np.array([empty if row is None else row for row in rows], np.float64)
     except (TypeError, ValueError):
-        raise InputError("the lists hold something else than numbers", source=table.source, column=name) from None
+        raise InputError("the lists have entries that are not numbers", source=table.source, column=name) from None
 
 
 def _text_table(given: Any, by: By = "") -> ItemsTable:

@@ -281,7 +281,7 @@ class Selection:
         return self.table if not self.state.any() else Selected(self.table, self.rows)
 
     def mark(self, records: NDArray[Any], state: int) -> None:
-        """Set the state of records, given as numbers, that are not used."""
+        """Give used records, named by their numbers, the state of unused ones."""
         self.state[records[self.state[records] == self.USED]] = state
 
     def set_aside(self, rows: NDArray[Any], column: str, reason: str) -> None:

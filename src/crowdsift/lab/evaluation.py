@@ -163,7 +163,7 @@ def _truth(votes: Comparisons, truth: Any) -> tuple[Mask, Vector]:
     if known.sum() < 2:
         raise InputError(
             f"only {int(known.sum())} of the {votes.n_items} items of the votes are in the truth (for example "
-            f"{votes.items[0]!r} is not like {labels[0] if len(labels) else 'nothing'!r}); items must be named alike"
+            f"{votes.items[0]!r} is not like {labels[0] if len(labels) else 'nothing'!r}); use the same names"
         )
     return known, values[place[known]]
 

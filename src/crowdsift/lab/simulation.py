@@ -250,7 +250,7 @@ def _scaled_loads(rng: np.random.Generator, loads: ArrayLike, workers: int, comp
     # to workers drawn by their fractional parts.
     given = np.asarray(loads)
     if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():
-        raise RequestError("loads must be numbers of comparisons, one a worker, not all 0")
+        raise RequestError("loads must be numbers of comparisons, one per worker, not all 0")
     share = given.astype(np.int64)
     if len(share) != workers:
         share = rng.choice(share[share > 0], workers)

@@ -87,7 +87,7 @@ def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Tabl
     """Return scores of items from their features alone: item, score, lower, upper."""
     if found is None:
         raise RequestError(
-            "this fit has no features of items that say anything of scores; fit "
+            "this fit has no features of items that explain scores; fit "
             "with items= (--item-features) or item_text= (--item-text)"
         )
     labels, values = _values(found.features, items)

@@ -724,7 +724,7 @@ class Fit:
 
     def _required_features(self) -> FeatureEstimate:
         if self.features is None:
-            raise RequestError("this fit has no features of items that say anything of scores")
+            raise RequestError("this fit has no features of items that explain scores")
         return self.features
 
     def update(self, votes: Any, **options: Any) -> Fit:

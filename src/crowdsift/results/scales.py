@@ -51,7 +51,7 @@ def checked_level(level: Any) -> float:
     """Return the level of intervals as a number between 0.5 and 1, or raise an error."""
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
     if not is_number or not 0.5 < level < 1.0:
-        raise RequestError(f"level must be above 0.5 and below 1, as 0.95, not {level!r}")
+        raise RequestError(f"level must be above 0.5 and below 1, such as 0.95, not {level!r}")
     return float(level)
 
 

@@ -371,7 +371,7 @@ def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
 
 
 def _found(fitted: FitBuilder) -> tuple[float, float] | None:
-    """Return mean and standard deviation of γ."""
+    """Return mean and standard deviation of the crowd's side bias γ."""
     votes, result = fitted.votes, fitted.estimate.workers
     if fitted.estimate.crowd_side is not None:
         return fitted.estimate.crowd_side

@@ -89,7 +89,7 @@ class Choices:
     def of_plain(cls, votes: EncodedVotes) -> Choices:
         """Return votes on pairs as rankings of two items; a tie is half of each order."""
         if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
-            raise InputError("rankings and soft outcomes cannot be put together", source=votes.source)
+            raise InputError("rankings and soft outcomes cannot be combined", source=votes.source)
         tie = votes.outcome == 0.5
         ahead = np.where(votes.outcome == 0.0, votes.second, votes.first).astype(np.int64)
         behind = np.where(votes.outcome == 0.0, votes.first, votes.second).astype(np.int64)

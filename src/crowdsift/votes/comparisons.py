@@ -137,7 +137,7 @@ class Grades(NamedTuple):
     def of_plain(cls, votes: EncodedVotes) -> Grades:
         """Return votes without grades as "better", not "much better"; raise an error for soft outcomes."""
         if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
-            raise InputError("graded votes and soft outcomes cannot be put together", source=votes.source)
+            raise InputError("graded votes and soft outcomes cannot be combined", source=votes.source)
         worker, level = votes.worker_codes(), np.ones(len(votes), np.int64)
         found = cls(votes.first, votes.second, votes.outcome, worker, votes.weight, level)
         return found.select(votes.outcome != 0.5)
@@ -558,9 +558,9 @@ class Comparisons(EncodedVotes):
         Comparisons(3 votes in 3 distinct rows, 4 items, 3 workers, sides unknown)
         """
         if self.features is not None or other.features is not None or self.by != other.by:
-            raise InputError("votes with features or of other contexts cannot be put together")
+            raise InputError("votes with features or of other contexts cannot be combined")
         if self.has_workers != other.has_workers or self.n_gold or other.n_gold:
-            raise InputError("votes with workers and votes without cannot be put together")
+            raise InputError("votes with workers and votes without cannot be combined")
         both = (self, other)
         for each in both:
             each.require_rows("adding votes")
@@ -582,7 +582,7 @@ class Comparisons(EncodedVotes):
         )
         choices, grades = None, None
         if all(any(getattr(v, name) is not None for v in both) for name in ("choices", "grades")):
-            raise InputError("rankings and graded votes cannot be put together; fit each alone", source=other.source)
+            raise InputError("rankings and graded votes cannot be combined; fit each alone", source=other.source)
         places = list(zip(codes, who if self.has_workers else (None, None), strict=True))
         if any(v.choices is not None for v in both):
             from crowdsift.votes.choices import Choices

@@ -80,7 +80,7 @@ class Hiding:
             return str(label)
         if self.key is None:
             raise RequestError(
-                "the workers of this fit are hidden with a key, without which other labels cannot be hidden alike: "
+                "the workers of this fit are hidden with a key, which is needed to hide other labels in the same way: "
                 "give its file (--hide-key FILE, hide_workers=FILE), or name workers by their pseudonyms"
             )
         if isinstance(label, float) and label.is_integer():

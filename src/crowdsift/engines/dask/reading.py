@@ -116,7 +116,7 @@ def united_labels(parts: Sequence[Labels]) -> Labels:
     """Return the labels of all parts; they must have one type, text or integers, in all files."""
     kinds = {type(each) for part in parts for each in (*part.items[:1], *part.workers[:1])}
     if len(kinds) > 1:
-        raise InputError("labels are text in some files and integers in others; write all alike")
+        raise InputError("labels are text in some files and integers in others; write all in one type")
     return merged_labels(parts)
 
 

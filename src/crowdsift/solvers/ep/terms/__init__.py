@@ -59,5 +59,5 @@ def refuse_combinations(requested: Iterable[str]) -> None:
                 way_out = f", or {other.way_out}" if other.way_out else ""
                 raise RequestError(
                     f"sift takes {term.subject} ({term.option}) or {other.subject} ({other.option}), not both at once "
-                    f"yet: {found.reason[0].lower()}{found.reason[1:-1]}; leave one of the two away{way_out}"
+                    f"yet: {found.reason[0].lower()}{found.reason[1:-1]}; omit one of the two{way_out}"
                 )

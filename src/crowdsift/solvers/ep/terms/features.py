@@ -94,7 +94,7 @@ class Features(Term):
 
 
 def _starts(base: Propagation) -> Iterator[Propagation]:
-    """Yield the trials; only the one from the base if others are expensive and votes suffice."""
+    """Yield the trial runs: only the one from the base run if others are expensive and votes suffice."""
     settings, blocks = base.settings, base.settings.item_features
     few = len(blocks[0]) <= MAX_DENSE_ITEMS
     made = DensePrior(blocks) if few else LowRankPrior(blocks)
