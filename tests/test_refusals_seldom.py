@@ -43,7 +43,7 @@ CALLS = {
     ),
     "contexts and covariates": (
         lambda: crowdsift.fit(frame(size=[1.0, 0.0, 1.0, 0.5], topic=list("sstt")), covariates=["size"], by="topic"),
-        "not both at once yet: coefficients of a worker are the same in all contexts; leave one",
+        "not both at once yet: coefficients of a worker are the same in all contexts; omit one",
     ),
     "contexts and features of items": (
         lambda: crowdsift.fit(
@@ -51,7 +51,7 @@ CALLS = {
             by="topic",
             items={"item": list("abc"), "size": [1.0, 2.0, 3.0]},
         ),
-        "not both at once yet: the prior by features is tried over whole workers only; leave one",
+        "not both at once yet: the prior by features is tried over whole workers only; omit one",
     ),
     "lists of other things": (
         lambda: crowdsift.fit(frame(), items={"item": list("abc"), "x": [[1.0], [None], ["b"]]}),

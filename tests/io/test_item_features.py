@@ -68,7 +68,7 @@ def test_matrices_join_as_lists_do():
         ({"item": list("abcd"), "x": [1, "two", 3, 4]}, r"row 2, column 'x': .*--item-text"),
         ({"item": list("abcd"), "x": [1, float("inf"), 3, 4]}, r"row 2.*not a finite number"),
         ({"item": list("abca"), "x": [1, 2, 3, 4]}, "'a' occurs twice"),
-        ({"item": list("abcd")}, "no columns beside item"),
+        ({"item": list("abcd")}, "no columns besides item"),
         ({"item": list("abcd"), "m": np.zeros((3, 2))}, "item 4, m 3"),
     ],
 )

@@ -473,7 +473,7 @@ class TypeTree:
         return float(np.log(np.exp(messages, out=messages) @ prior).sum() + top.sum())
 
     def _logs(self, kernel: Vector) -> tuple[Vector, Vector]:
-        """Return logarithms of m_g(t) of contexts, and the messages to workers, with this kernel."""
+        """Return log messages m_g(t) of contexts about a worker's type, and their sums by worker, for a kernel."""
         log = np.maximum(self._through(self._likelihood, kernel.T), _TINY)
         np.log(log, out=log)
         messages = _summed(log, self._whole, self._n)
