@@ -145,6 +145,12 @@ class FileSource(Source):
                 f"; {{worker}} stands for the worker, * for anything within a name",
                 source=self.source,
             )
+        longest = max((columns.get("worker", "") for columns in named.values()), key=lambda name: name.count("/"))
+        if pattern is True and "/" in longest:
+            self.notes += (
+                f"several parts of a path name the worker, as {longest}; a pattern takes one of them, as "
+                f"--worker-from-path '*/{{worker}}/{os.path.basename(paths[0])}' (worker_from_path=)",
+            )
         if len(named) < len(paths):
             other = next(path for path in paths if path not in named)
             self.notes += (

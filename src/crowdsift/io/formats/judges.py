@@ -205,9 +205,13 @@ VERDICTS = tuple(
     for columns in _VERDICTS
 )
 
-_SCRIPTS = ("", "candidate", "script", "item", "option", "object", "representation", "stimulus", "text")
+_SCRIPTS = ("candidate", "script", "item", "option", "object", "representation", "stimulus", "text")
 _CHOICES = ("winner", "selected", "choice", "decision", "chosen", "won")
-_SIDES = {"winner": (*_CHOICES, *(f"{word}_{script}" for word in ("selected", "chosen") for script in _SCRIPTS[1:]))}
+_SIDES: dict[str, tuple[str, ...]] = {
+    "left": ("left",),
+    "right": ("right",),
+    "winner": (*_CHOICES, *(f"{word}_{script}" for word in ("selected", "chosen") for script in _SCRIPTS)),
+}
 # The chosen script and the other one, always in one pair of columns; or a script for each side, and the chosen one.
 _CHOSEN = (
     *(("candidate_chosen", "candidate_not_chosen"), ("chosen", "not_chosen"), ("userchosen", "usernotchosen")),

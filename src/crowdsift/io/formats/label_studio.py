@@ -7,38 +7,49 @@ from crowdsift.errors import InputError
 from crowdsift.io.formats import SIDE_WORDS, TIE_WORDS, Format, Unfolded, side_columns
 from crowdsift.votes.source import Source
 
+# Columns of JSON-MIN other than the data of a task and the answers.
+_MIN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time")
+
 
 def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """Return one row per annotation; cancelled ones are set aside, and those without a result are empty."""
-    names = ("left", "right", "winner", "worker", "annotation", "task")
-    columns: dict[str, list[Any]] = {name: [] for name in names}
+    # JSON-MIN has data, answer and annotator in one object for each annotation.
+    nested = "annotations" in table.names
+    own = [name for name in table.names if name not in _MIN]
+    wanted = ["data", "annotations", *(["id"] if "id" in table.names else [])] if nested else [*own, *_MIN[1:3]]
+    columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner", "worker", "annotation", "task")}
     row: list[int] = []
     aside: dict[int, str] = {}
-    wanted = ["data", "annotations", *(["id"] if "id" in table.names else [])]
     table.load(wanted, condition=condition)
-    for number, (data, notes, *task) in enumerate(table.rows(wanted)):
-        if not isinstance(data, dict) or not isinstance(notes, list | None):
-            raise table.fault(
-                number,
-                None,
-                "a task of Label Studio has an object 'data' and a list 'annotations'; export the project as JSON",
-            )
+    for number, entries in enumerate(table.rows(wanted)):
+        given = dict(zip(wanted, entries, strict=True))
+        if nested:
+            data, notes = _task(table, number, given)
+        else:
+            data = {name: given[name] for name in own}
+            notes = [(_selected(data.pop(roles.get("winner") or _answered(data), None)), *entries[-2:], False)]
         left, right = _sides(table, number, data, roles)
-        for note in notes or []:
-            if not isinstance(note, dict):
-                raise table.fault(number, "annotations", "an annotation that is not an object")
-            if note.get("was_cancelled"):
+        for answer, person, note, cancelled in notes:
+            if cancelled:
                 aside[len(row)] = "cancelled"
-            entries = (
-                *(data.get(left), data.get(right), _answer(note), _person(note)),
-                *(note.get("id"), task[0] if task else number),
-            )
-            for name, entry in zip(columns, entries, strict=True):
-                columns[name].append(entry)
+            entry = (data.get(left), data.get(right), answer, person, note, given.get("id", number))
+            for name, value in zip(columns, entry, strict=True):
+                columns[name].append(value)
             row.append(number)
     if not row:
         raise InputError("no annotations in any task", source=table.source)
     return Unfolded(columns, range(len(row)), row, aside)
+
+
+def _task(table: Source, number: int, given: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """Return the data of a task, and the answer, person, number and cancellation of every annotation."""
+    data, notes = given["data"], given["annotations"]
+    if not isinstance(data, dict) or not isinstance(notes, list | None):
+        reason = "a task of Label Studio has an object 'data' and a list 'annotations'; export the project as JSON"
+        raise table.fault(number, None, reason)
+    if not all(isinstance(note, dict) for note in notes or []):
+        raise table.fault(number, "annotations", "an annotation that is not an object")
+    return data, [(_answer(x), _person(x), x.get("id"), x.get("was_cancelled")) for x in notes or []]
 
 
 def _sides(table: Source, number: int, data: dict[str, Any], roles: Mapping[str, str]) -> tuple[str, str]:
@@ -73,28 +84,6 @@ def _person(note: dict[str, Any]) -> Any:
     return person
 
 
-# Columns of JSON-MIN other than the data of a task and the answers.
-_MIN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time")
-
-
-def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """Return one row per annotation of JSON-MIN, which has data, answer and annotator in one object."""
-    names = [name for name in table.names if name not in _MIN]
-    wanted = [*names, "annotator", "annotation_id"]
-    columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner", "worker", "annotation")}
-    table.load(wanted, condition=condition)
-    for number, entries in enumerate(table.rows(wanted)):
-        data = dict(zip(names, entries[: len(names)], strict=True))
-        winner = roles.get("winner") or _answered(data)
-        answer = data.pop(winner, None)
-        left, right = _sides(table, number, data, roles)
-        *_, person, note = entries
-        row = (data.get(left), data.get(right), _selected(answer), person, note)
-        for name, entry in zip(columns, row, strict=True):
-            columns[name].append(entry)
-    return Unfolded(columns, range(len(columns["left"])), range(len(columns["left"])))
-
-
 def _answered(data: dict[str, Any]) -> str:
     """Return the name of the column with the answer, which is neither of the two sides."""
     words = {*(word for pair in SIDE_WORDS for word in pair), *TIE_WORDS}
@@ -122,7 +111,7 @@ _MIN_EXPORT = Format(
     marks=("annotator", "annotation_id", "lead_time"),
     unique=("annotation",),
     words=True,
-    unfold=unfold_min,
+    unfold=unfold_annotations,
 )
 _EXPORT = Format(
     name="label-studio",
