@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.active.beliefs import Belief, Codes, answer, answers, vote_precision
+from crowdsift.active.beliefs import Belief, answer, answers, vote_precision
 from crowdsift.models.dimensions import DimensionEstimate
 from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.votes.graph import pair_keys
@@ -26,7 +26,7 @@ class State:
     """The present belief: scores, islands, and every worker's reliability as probabilities of types."""
 
     belief: Belief
-    component: Codes
+    component: Indices
     population: Vector  # equally probable types of an unknown worker
     types: Vector  # one row per worker
     share: Vector
@@ -79,7 +79,7 @@ class ThompsonSampler:
     """
 
     def __init__(
-        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator, price: Vector | None = None
+        self, state: State, codes: Indices, capacity: Indices, random: np.random.Generator, price: Vector | None = None
     ) -> None:
         self.codes, self.left = codes, capacity.copy()
         # The precision of a vote grows with the square of the reliability, so its value per price is largest where
@@ -117,8 +117,8 @@ class BatchSelection:
     def __init__(
         self,
         state: State,
-        a: Codes,
-        b: Codes,
+        a: Indices,
+        b: Indices,
         seen: Callable[[int], Indices],
         wanted: int,
         keep_islands: bool,
@@ -210,7 +210,7 @@ class BatchSelection:
         return self._by_worker[s]
 
 
-def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
+def neighbours(mean: Vector, component: Indices) -> tuple[Indices, Indices]:
     """Return pairs of items 1, 2, 4, 8 and so on places apart by score, and a star between islands."""
     order = np.argsort(-mean, kind="stable")
     gaps = 2 ** np.arange(int(np.log2(len(mean) - 1)) + 1)
@@ -223,6 +223,6 @@ def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
     return np.concatenate(one), np.concatenate(two)
 
 
-def _join(component: Codes, a: int, b: int) -> None:
+def _join(component: Indices, a: int, b: int) -> None:
     if component[a] != component[b]:
         component[component == component[b]] = component[a]

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from crowdsift.numeric import Indices, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 
-Codes = Indices
-
 _LEVEL = 1.0  # prior variance of the level of an island, equal to that of a score
 _SAMPLED = 4_000  # items that represent all in sums over pairs
 _TINY = 1e-12
@@ -42,7 +40,7 @@ class Belief(Protocol):
 
     mean: Vector
 
-    def variance(self, a: Codes, b: Codes) -> Vector:
+    def variance(self, a: Indices, b: Indices) -> Vector:
         """Return variances of differences."""
         ...
 
@@ -50,7 +48,7 @@ class Belief(Protocol):
         """Move the mean by step·Σx and the covariance by -shrink·Σx xᵀΣ."""
         ...
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> Batch:
+    def batch(self, a: Indices, b: Indices, islands: Indices | None, top: int = 0) -> Batch:
         """Return candidates; if islands are given, pairs across islands have value 0."""
         # With `top` only the order between the best `top` items and the others counts.
         ...
@@ -64,12 +62,12 @@ class Joint:
     covariance: Vector
 
     @staticmethod
-    def of(mean: Vector, centred: Vector, component: Codes) -> Joint:
+    def of(mean: Vector, centred: Vector, component: Indices) -> Joint:
         """Return the belief from a covariance about the means of components, whose levels are unknown."""
         together = component[:, None] == component[None, :]
         return Joint(mean.copy(), centred + _LEVEL * together)
 
-    def variance(self, a: Codes, b: Codes) -> Vector:
+    def variance(self, a: Indices, b: Indices) -> Vector:
         """Return variances of differences."""
         s = self.covariance
         diagonal = np.diagonal(s)
@@ -81,7 +79,7 @@ class Joint:
         self.mean += step * x
         self.covariance -= shrink * np.outer(x, x)
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _JointBatch:
+    def batch(self, a: Indices, b: Indices, islands: Indices | None, top: int = 0) -> _JointBatch:
         """Return candidates."""
         return _JointBatch(self, a, b, islands, top)
 
@@ -89,7 +87,7 @@ class Joint:
 class _JointBatch:
     """Candidates whose V and xᵀΣLΣx get rank-one updates, so that no K x K matrix is updated."""
 
-    def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
+    def __init__(self, belief: Joint, a: Indices, b: Indices, islands: Indices | None, top: int) -> None:
         s = belief.covariance
         diagonal = np.diagonal(s)
         spread = np.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * s, _TINY)
@@ -141,9 +139,9 @@ class Independent:
 
     mean: Vector
     own: Vector  # variances about the mean of the component
-    component: Codes
+    component: Indices
 
-    def variance(self, a: Codes, b: Codes) -> Vector:
+    def variance(self, a: Indices, b: Indices) -> Vector:
         """Return variances of differences."""
         apart = 2.0 * _LEVEL * (self.component[a] != self.component[b])
         return np.asarray(np.maximum(self.own[a] + self.own[b] + apart, _TINY))
@@ -156,7 +154,7 @@ class Independent:
             self.own[item] = max(before - shrink * before * before, _TINY)
         self.component[self.component == self.component[b]] = self.component[a]
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _IndependentBatch:
+    def batch(self, a: Indices, b: Indices, islands: Indices | None, top: int = 0) -> _IndependentBatch:
         """Return candidates."""
         return _IndependentBatch(self, a, b, islands, top)
 
@@ -164,7 +162,7 @@ class Independent:
 class _IndependentBatch:
     """Candidates of independent items, with xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
 
-    def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
+    def __init__(self, belief: Independent, a: Indices, b: Indices, islands: Indices | None, top: int) -> None:
         self._own, self._a, self._b = belief.own.copy(), a, b
         self._apart = belief.variance(a, b) - belief.own[a] - belief.own[b]
         self._degree = _degrees(belief, islands, top)
@@ -200,7 +198,7 @@ def _is_best(mean: Vector, top: int) -> Mask:
     return best
 
 
-def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
+def _degrees(belief: Independent, islands: Indices | None, top: int) -> Vector:
     """Return every item's sum of weights with all others, or with a sample of many items."""
     order = np.argsort(belief.mean, kind="stable")
     step = max(1, -(-len(order) // _SAMPLED)) if not top else 1

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.active.batches import TYPES, BatchSelection, Question, State, ThompsonSampler, neighbours
-from crowdsift.active.beliefs import Belief, Codes, Independent, Joint
+from crowdsift.active.beliefs import Belief, Independent, Joint
 from crowdsift.active.stopping import Goal, Stopping, checked_confidence, stopping
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import Fit, fit
@@ -339,7 +339,7 @@ class Selector:
 
     # --- questions --------------------------------------------------------------------------
 
-    def _candidates(self, among: tuple[Sequence[Any], Sequence[Any]] | None) -> tuple[Codes, Codes]:
+    def _candidates(self, among: tuple[Sequence[Any], Sequence[Any]] | None) -> tuple[Indices, Indices]:
         k, component = len(self.items), self._state.component
         if among is not None:
             one, two = (self._codes(list(side), self._item_code, "item") for side in among)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crowdsift.active.beliefs import Belief, Codes
+from crowdsift.active.beliefs import Belief
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Indices
 from crowdsift.numeric.distributions import SURE, log_evidence
 
 _NAMED = 5  # items named in a sentence
@@ -64,7 +65,7 @@ class Stopping:
     the claim would be settled, or 0; `settled` says whether that is at least the wanted confidence.
     """
 
-    claim: Codes
+    claim: Indices
     confidence: float
     settled: bool
 

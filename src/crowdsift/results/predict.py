@@ -27,7 +27,6 @@ from crowdsift.votes.graph import pair_keys
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 from crowdsift.votes.pseudonyms import Hiding
 
-Codes = Indices
 Values = Vector
 
 _BLOCK = 4096  # pairs processed at a time
@@ -70,7 +69,7 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     return Question(difference, _in_context(fit, codes, a), single, *ends)
 
 
-def _bias(fit: Fit, worker: NDArray[np.integer], item: Codes) -> Values | float:
+def _bias(fit: Fit, worker: NDArray[np.integer], item: Indices) -> Values | float:
     """Return the biases of the workers' panels for items (rows; -1: new), in units of scores."""
     about, table = fit.summary.get("trusted"), fit.panel_biases
     if not about or table is None:
@@ -156,7 +155,7 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> Vector:
 
 
 def _shifted(
-    known: DimensionEstimate, query: Question, rows: Codes, worker: Any, points: WorkerPoints
+    known: DimensionEstimate, query: Question, rows: Indices, worker: Any, points: WorkerPoints
 ) -> tuple[WorkerPoints, Values]:
     """Return the points with mean and variance of the contribution of other dimensions."""
     assert query.first is not None
@@ -204,7 +203,7 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
     return Table({**table, **dict(zip(("win", "tie", "loss"), all_three, strict=True))})
 
 
-def probabilities(fit: Fit, difference: Vector, first: Codes | None = None, second: Codes | None = None) -> Vector:
+def probabilities(fit: Fit, difference: Vector, first: Indices | None = None, second: Indices | None = None) -> Vector:
     """Return P(first over second) by a random worker, for differences of scores."""
     # In several dimensions the codes of the items are needed as well.
     nobody = np.full(len(difference), -1, np.int64)
@@ -325,13 +324,13 @@ _JOINT = 16  # points for a posterior of reliability, tie width and side bias
 class Pairs(NamedTuple):
     """Pairs of items in a query: rows of the item table, differences, and their sd."""
 
-    first: Codes
-    second: Codes
+    first: Indices
+    second: Indices
     difference: Values
     sd: Values
 
 
-def better(fit: Fit, code: Codes, query: Pairs) -> Values:
+def better(fit: Fit, code: Indices, query: Pairs) -> Values:
     """Return P(the first is truly better); `code` is the code of every row of the item table.
 
     The Gaussian of the difference is used if the fit does not keep the votes, if there are more than two million, and
@@ -357,7 +356,7 @@ def better(fit: Fit, code: Codes, query: Pairs) -> Values:
     return result
 
 
-def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
+def _compared(fit: Fit, code: Indices, one: Indices, two: Indices) -> tuple[Indices, OwnVotes] | None:
     # The first item of a compared pair is the one with the smaller code.
     votes, sites = fit.votes, fit.sites
     if votes is None or sites is None or not len(one) or not _plain(fit):
@@ -387,17 +386,17 @@ def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, Own
 class _Given(NamedTuple):
     """The key of a vote: worker, pair, whether its first item won, and the kind of site."""
 
-    worker: Codes
-    pair: Codes
+    worker: Indices
+    pair: Indices
     low_won: Mask
-    kind: Codes
+    kind: Indices
 
-    def keys(self, workers: int) -> Codes:
+    def keys(self, workers: int) -> Indices:
         """Return one number per key; a tie belongs to the item shown first."""
         return ((self.pair * workers + self.worker) * 2 + self.low_won) * 4 + self.kind + 1
 
 
-def _places(known: Codes, wanted: Codes) -> Codes:
+def _places(known: Indices, wanted: Indices) -> Indices:
     """Return the indices of numbers among ascending ones, -1 if they are missing."""
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[place] == wanted, place, -1)
@@ -415,7 +414,7 @@ def _own_votes(
     votes: Comparisons,
     rows: NDArray[np.intp],
     starts: NDArray[np.intp],
-    pair: Codes,
+    pair: Indices,
     sites: tuple[_Given, Values, Values],
 ) -> OwnVotes | None:
     # None if some vote has no site.

@@ -12,21 +12,19 @@ from crowdsift.errors import RequestError
 from crowdsift.numeric import Indices
 from crowdsift.votes.comparisons import Comparisons
 
-Codes = Indices
-
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:
     """Return the connected component of every item, numbered from 0 by its first item."""
     return _core.components(votes.first, votes.second, votes.n_items)
 
 
-def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Codes:
+def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Indices:
     """Return the number low·K + high of every pair among K items, in either order."""
     low, high = np.minimum(first, second), np.maximum(first, second)
     return np.asarray(low.astype(np.int64) * n_items + high, np.int64)
 
 
-def pair_codes(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> tuple[Codes, Codes]:
+def pair_codes(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> tuple[Indices, Indices]:
     """Return the distinct keys in ascending order, and the index of every pair's key."""
     keys, code = np.unique(pair_keys(first, second, n_items), return_inverse=True)
     return keys, code.reshape(-1)
