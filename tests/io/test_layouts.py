@@ -223,6 +223,13 @@ def test_answers_that_could_mean_either_side_are_refused(header: str, answers: A
     assert counts(votes) == ("pairs", len(answers), len(answers), 0, 0)
 
 
+def test_numbers_as_answers_are_explained(tmp_path: Path) -> None:
+    path = write(tmp_path / "votes.csv", "left,right,winner,worker\na,b,0,w\nb,c,1,w\na,c,1,w\nb,a,2,w\n")
+    notes = crowdsift.read(path).intake.notes  # type: ignore[union-attr]
+    assert "0 is a tie (1), 1 is the first (2), 2 is the second (1)" in notes[0]
+    assert crowdsift.read(path, values={"0": "tie", "1": "left", "2": "right"}).intake.notes == ()  # type: ignore[union-attr]
+
+
 def test_three_columns_of_items_are_no_pair(tmp_path: Path) -> None:
     path = write(tmp_path / "votes.csv", "response_0,response_1,response_2,preference,judge\na,b,c,0,w\n")
     with pytest.raises(InputError, match="the columns of the votes were not found"):

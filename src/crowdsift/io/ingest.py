@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -40,6 +39,7 @@ from crowdsift.io.formats import ASSUMED, side_columns
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import limited_memory
 from crowdsift.io.rows import (
+    Answers,
     Selection,
     alike,
     choose_rows,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.choices import Choices
 
 _MILLISECONDS = 1000.0  # times whose typical value is above this are in milliseconds, not seconds
+_MEANT = ("the second", "a tie", "the first")
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
 
 
@@ -343,10 +344,12 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     table, roles = selection.selected(), plan.roles
     items, first, second = table.pairs(*plan.pair, _REPLY if plan.format.replies else "item label")
     outcome, both_bad, grade = None, 0, None
+    meant: tuple[str, ...] = ()
     if plan.layout[-1] == "winner":
         answers = read_answers(table, plan, options.meanings, (items, first, second))
         refuse_answers(table, roles["winner"], answers, (items, first, second))
         outcome, both_bad, grade = answers.outcome, answers.both_bad, answers.grade
+        meant = _meant(plan, answers, bool(options.meanings))
     elif plan.layout[-1] == "outcome":
         outcome = read_outcomes(table, plan)
     workers: Labels = np.array([None], dtype=object)
@@ -354,7 +357,7 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions, *, grouped:
     if "worker" in roles:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
     notes = (*selection.table.notes, *_pooled(selection.table, plan), *_marked(selection, plan))
-    notes += _meant(selection, plan, outcome) + _graded(grade) + (() if grouped else _dependent(selection.table, plan))
+    notes += meant + _graded(grade) + (() if grouped else _dependent(selection.table, plan))
     notes += () if plan.format.replies else alike(items, "items")
     notes += alike(workers, "workers", shown if hiding is None else hiding.pseudonym)
     if hiding is not None and worker is not None:  # done here, so that later messages show no label
@@ -475,17 +478,17 @@ def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _meant(selection: Selection, plan: Plan, outcome: NDArray[np.float32] | None) -> tuple[str, ...]:
-    """Return what the answers of a table without a known format were taken for, with their numbers."""
-    if plan.format.name != ASSUMED or outcome is None:
+def _meant(plan: Plan, answers: Answers, told: bool) -> tuple[str, ...]:
+    """Return what answers were taken for, if the format is assumed or they are the numbers 0 to 2."""
+    texts = [shown(label).strip("'") for label in answers.labels]
+    numbers = bool(texts) and set(texts) <= {"0", "1", "2"} and not (told or plan.format.values)
+    if plan.format.name != ASSUMED and not numbers:
         return ()
-    labels, codes = selection.selected().encode(plan.roles["winner"])
-    words = {1.0: "the first", 0.0: "the second", 0.5: "a tie"}
-    counts = Counter((shown(labels[code]), words[x]) for code, x in zip(codes.tolist(), outcome.tolist(), strict=True))
-    means = [f"{label} is {word} ({count:,})" for (label, word), count in sorted(counts.items())]
-    if len(counts) > len(labels) or len(means) > 8:
-        return ("answers name the better item",)
-    return (f"of the answers {', '.join(means)}; if this is wrong, say what they mean with --values (values=)",)
+    pairs, counts = np.unique(np.stack([answers.codes, 2 * answers.outcome]), axis=1, return_counts=True)
+    if len(counts) > len(texts) or len(counts) > 8:  # answers that are labels of items
+        return ()
+    words = [f"{texts[int(code)]} is {_MEANT[int(y)]} ({n:,})" for (code, y), n in zip(pairs.T, counts, strict=True)]
+    return (f"of the answers {', '.join(words)}; if this is wrong, say what they mean with --values (values=)",)
 
 
 def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:
