@@ -54,7 +54,7 @@ def export(
     settings: opt.Settings = None,
     to: To = "plain",
     flip: Flip = "always",
-    keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
+    keep: Annotated[float, typer.Option(help="Drop rows less probable than this, such as 0.8.")] = 0.0,
     texts: Texts = None,
     fitted: Fitted = None,
     head: Head = None,

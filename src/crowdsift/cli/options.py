@@ -145,7 +145,7 @@ Values = Annotated[str | None, typer.Option(help="What answers mean, such as A=l
 Where = Annotated[
     str | None,
     typer.Option(
-        help="A condition in SQL on the columns, as \"AssignmentStatus != 'Rejected'\"; other rows are left out."
+        help="A condition in SQL on the columns, such as \"AssignmentStatus != 'Rejected'\"; other rows are left out."
     ),
 ]
 Unique = Annotated[

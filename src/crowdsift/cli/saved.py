@@ -175,7 +175,7 @@ Pairs = Annotated[
     READS,
     typer.Argument(
         metavar="PAIRS",
-        help="A file with a pair a row: first and second (or left and right, winner and loser, "
+        help="A file with one pair per row: first and second (or left and right, winner and loser, "
         "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
         "where the fit has one; or - for standard input. Of a fit with features of items also a "
         "file with the columns item and those of the features: scores of items without votes.",
