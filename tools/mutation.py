@@ -23,11 +23,13 @@ import signal
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "crowdsift"
@@ -132,27 +134,34 @@ class Mutant:
         return 0, "", ""
 
 
-def mutants(file: str) -> Iterator[Mutant]:
-    """All mutants of a file that change it and can be compiled."""
+def mutants(file: str, seed: int) -> Iterator[Mutant]:
+    """Yield the mutants of a file that can be compiled, in random order; each takes a pass over the file."""
     from cosmic_ray.ast import get_ast
     from cosmic_ray.mutating import MutationVisitor
     from cosmic_ray.plugins import get_operator
 
     before = (PACKAGE / file).read_text(encoding="utf-8")
-    for name in OPERATORS:
-        for occurrence in range(10_000):
-            visitor = MutationVisitor(occurrence, get_operator(name)())
-            tree = visitor.walk(get_ast(before))
-            if not visitor.mutation_applied:
-                break
-            after = tree.get_code()
-            if "not TYPE_CHECKING" in after:  # types only
-                continue
-            if "/," in after and "/," not in before:  # the star of a signature is no product
-                continue
-            with contextlib.suppress(SyntaxError):
-                compile(after, file, "exec")
-                yield Mutant(file, name.removeprefix("core/"), occurrence, after)
+    operators = {name: get_operator(name)() for name in OPERATORS}
+    count = Counter(
+        name for node in _nodes(get_ast(before)) for name in OPERATORS for _ in operators[name].mutation_positions(node)
+    )
+    places = [(name, occurrence) for name in OPERATORS for occurrence in range(count[name])]
+    random.Random(seed).shuffle(places)
+    for name, occurrence in places:
+        after = MutationVisitor(occurrence, operators[name]).walk(get_ast(before)).get_code()
+        if "not TYPE_CHECKING" in after:  # types only
+            continue
+        if "/," in after and "/," not in before:  # the star of a signature is no product
+            continue
+        with contextlib.suppress(SyntaxError):
+            compile(after, file, "exec")
+            yield Mutant(file, name.removeprefix("core/"), occurrence, after)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in getattr(node, "children", ()):
+        yield from _nodes(child)
 
 
 class Mutated(importlib.machinery.SourceFileLoader):
@@ -234,16 +243,6 @@ class Kept:
         lines = file.read_text().splitlines() if file is not None and file.exists() else []
         self._words = {name: (tests, word) for name, tests, word in map(json.loads, lines)}
 
-    def every(self, file: str) -> list[Mutant]:
-        """All mutants of a file; those of a source that was seen are not made again."""
-        if self._file is None:
-            return list(mutants(file))
-        name = _digest(file + (PACKAGE / file).read_text(encoding="utf-8"))
-        cached = self._file.with_name(f"{self._file.name}.{name[:16]}")
-        if not cached.exists():
-            cached.write_text(json.dumps([astuple(each) for each in mutants(file)]))
-        return [Mutant(*each) for each in json.loads(cached.read_text())]
-
     def word(self, mutant: Mutant) -> str | None:
         """How it ended, if that is known; the whole file is part of its name."""
         tests, word = self._words.get(_digest(mutant.file + mutant.source), ("", None))
@@ -312,15 +311,12 @@ def main() -> None:
     for file in TARGETS:
         if not re.search(options.only, file):
             continue
-        every = kept.every(file)
-        sample = random.Random(options.seed).sample(every, min(options.each, len(every)))
         if not options.trust:
             word, seconds = tried(None, file, 600.0)
             if word != "survived":
                 sys.exit(f"{file}: its tests fail without a fault")
             limits[file] = 20.0 + 5.0 * seconds
-        print(f"{file}: {len(sample)} of {len(every)} mutants", flush=True)
-        queues.append(sample)
+        queues.append(islice(mutants(file, options.seed), options.each))
     found = []
     for mutant in filter(None, chain.from_iterable(zip_longest(*queues))):  # all files in turn
         line, before, after = mutant.change()
