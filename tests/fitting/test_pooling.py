@@ -243,8 +243,13 @@ def test_pooling_that_would_be_ignored_is_refused(tmp_path, capsys, monkeypatch)
     path = tmp_path / "votes.json"
     records = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     path.write_text(json.dumps(records))
-    for arguments in (["--pooling", "none"], ["--by", "topic", "--pooling", "some"]):
-        monkeypatch.setattr("sys.argv", ["crowdsift", "fit", str(path), *arguments])
-        with pytest.raises(SystemExit):
-            cli.main()
-        assert "pooling" in capsys.readouterr().err
+    for arguments in (
+        ["--pooling", "none"],
+        ["--by", "topic", "--pooling", "some"],
+        ["--by", "topic", "--pooling", "auto", "--method", "bt"],
+    ):
+        for file in (path, tmp_path / "no.json"):  # refused before votes are read
+            monkeypatch.setattr("sys.argv", ["crowdsift", "fit", str(file), *arguments])
+            with pytest.raises(SystemExit):
+                cli.main()
+            assert "pooling" in capsys.readouterr().err

@@ -73,7 +73,9 @@ def test_the_planted_bias_is_found_and_said(fitted):
     about = fit.summary["trusted"]
     assert "i0" in about["panels"][0]["items"]
     assert about["votes"] == 400
-    assert about["worth"] > 0.2 * about["votes"]
+    # Judges tell an item's score up to their bias: at most as much as votes whose variance is that of the biases.
+    information = 2 * about["votes"] / ITEMS * 0.25
+    assert 0.0 < about["worth"] < about["votes"] / information / (BIAS**2 / ITEMS * (1 - 1 / ITEMS))
     said = " ".join(fit.panel_sentences)
     assert "Scores are those of panel=human (400 votes)." in said
     assert f"clearly for i0 ({table['bias'][row]:+.2f})" in said
@@ -185,17 +187,19 @@ def test_a_judge_far_off_is_not_believed():
 def reference(L: np.ndarray, b: np.ndarray, draws: int) -> tuple[np.ndarray, ...]:
     """Mean and variance of r and mean of u for judges of one panel, by weighted draws of all but r, u and w."""
     rng, (boards, K) = np.random.default_rng(1), b.shape
-    sigma, own = (np.abs(rng.standard_cauchy((draws, n))) for n in (1, boards - 1))
+    tau, sigma, own = (np.abs(rng.standard_cauchy((draws, n))) for n in (1, 1, boards - 1))
+    m = np.exp(panels._LEVEL * rng.normal(size=(draws, 1)))
+    sigma, own = tau * sigma, own / m
     freedom = panels._FREEDOM[rng.integers(len(panels._FREEDOM), size=(draws, 1))]
     df = np.broadcast_to(freedom, (draws, K))
     u = (panels._SHARED * sigma) ** 2 * df / rng.chisquare(df)
     c = np.ones((draws, boards))
-    c[:, 1:] = np.maximum(rng.normal(1.0, panels._SLOPE, (draws, boards - 1)), 0.05)
+    c[:, 1:] = m * np.maximum(rng.normal(1.0, panels._SLOPE, (draws, boards - 1)), 0.05)
     judge, eye = np.diag(np.ones(boards)), np.eye(K)
     judge[0, 0] = 0.0
     both = np.outer(judge.sum(axis=0), judge.sum(axis=0))
     of_u = np.einsum("xy,nk,kl->nxkyl", both, u, eye)
-    C = of_u + np.einsum("xy,kl->xkyl", np.ones((boards, boards)), eye)
+    C = of_u + np.einsum("n,xy,kl->nxkyl", tau[:, 0] ** 2, np.ones((boards, boards)), eye)
     C[:, 1:, :, 1:] += np.einsum("nx,xy,kl->nxkyl", (panels._OWN * own) ** 2, np.eye(boards - 1), eye)
     W = np.einsum("nx,xkl,xy->nxkyl", c**2, L, np.eye(boards))
     C, W, of_u = (each.reshape(draws, boards * K, boards * K) for each in (C, W, of_u))
@@ -224,11 +228,29 @@ def test_the_posterior_is_that_of_the_stated_model(bias):
         weight += weight.T
         L[each] = np.diag(weight.sum(axis=1)) - weight
         b[each] = L[each] @ (quality + shared * (each > 0) + rng.normal(0, 0.2, K))
-    mean, variance, biases = reference(L, b, 30_000)
-    found = panels.panel_posterior(L, b, np.zeros(2, np.int64))
-    np.testing.assert_allclose(found.mean, mean, atol=0.04)
-    np.testing.assert_allclose(np.diag(found.covariance), variance, rtol=0.1)
-    np.testing.assert_allclose(found.bias[:, 0].mean(axis=0), biases, atol=0.04)
+    mean, variance, biases = reference(L, b, 60_000)
+    found = [panels.panel_posterior(L, b, np.zeros(2, np.int64), seed) for seed in range(6)]
+    np.testing.assert_allclose(np.mean([each.mean for each in found], axis=0), mean, atol=0.04)
+    np.testing.assert_allclose(np.diag(np.mean([each.covariance for each in found], axis=0)), variance, rtol=0.1)
+    np.testing.assert_allclose(np.mean([each.bias[:, 0].mean(axis=0) for each in found], axis=0), biases, atol=0.04)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_how_strongly_judges_react_is_learned_from_trusted_votes(factor):
+    """Judges with very many votes who react half or twice as strongly: trusted scores stay, with their uncertainty."""
+    rng, K = np.random.default_rng(4), 8
+    one = np.eye(K) - 1 / K
+    truth = rng.normal(size=K) @ one
+    L = np.stack([20.0 * one, 20_000.0 * one, 30_000.0 * one])
+    seen = [truth + one @ rng.normal(0, size, K) for size in (20**-0.5, 0.2, 0.2)]
+    b = np.stack([each @ scores for each, scores in zip(L, seen, strict=True)])
+    same = panel_posterior(L, b, np.zeros(2, np.int64))
+    by = np.array([1.0, factor, factor])[:, None, None]
+    found = panel_posterior(L / by**2, b / by[:, 0], np.zeros(2, np.int64))
+    np.testing.assert_allclose(found.mean, same.mean, atol=0.08)
+    np.testing.assert_allclose(np.trace(found.covariance), np.trace(same.covariance), rtol=0.2)
+    in_scale = truth @ same.covariance @ truth / (truth @ truth)
+    assert in_scale > 0.5 / 20  # most of what is known of the scale is known from trusted votes
 
 
 def test_sites_of_negative_precision_give_finite_scores():
@@ -252,7 +274,7 @@ def test_robustness_of_trusted_votes_is_refused(fitted, monkeypatch, capsys):
 
 def test_gold_is_not_counted_and_one_number_settles_first_place():
     rows, _ = drawn_panel(people=60)
-    gold = {"winner": ["i1", "i3"], "loser": ["i2", "i4"]}
+    gold = {"winner": ["i2", "i3"], "loser": ["i1", "i4"]}
     fit = crowdsift.fit(rows, trusted={"panel": "human"}, gold=gold)
     assert fit.summary["trusted"]["votes"] == 60
     assert (fit.items["rank_lower"] == 1).sum() > 1
@@ -314,8 +336,14 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, capsys, monkeypatch):
     path = tmp_path / "votes.csv"
     lines = [",".join(rows), *(",".join(row) for row in zip(*rows.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n")
-    for given, message in (("panel", "--trusted takes COLUMN=VALUE"), ("panel=x", "no vote has")):
-        monkeypatch.setattr("sys.argv", ["crowdsift", "fit", str(path), "--trusted", given])
+    absent = str(tmp_path / "no.csv")
+    for file, given, message in (
+        (str(path), ["panel"], "--trusted takes COLUMN=VALUE"),
+        (str(path), ["panel=x"], "no vote has"),
+        (absent, ["panel=human", "--method", "bt"], "bt has no trusted votes"),  # before votes are read
+        (absent, ["panel=human", "--by", "left"], "--trusted or --by"),
+    ):
+        monkeypatch.setattr("sys.argv", ["crowdsift", "fit", file, "--trusted", *given])
         with pytest.raises(SystemExit):
             cli.main()
         assert message in capsys.readouterr().err

@@ -84,8 +84,8 @@ def fit(
     import crowdsift
     from crowdsift.fitting import refuse_unused
 
-    given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
-    model = _named_model(method, given, dimensions, pooling, bool(reading.by))
+    given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness, bool(reading.by))
+    model = _named_model(method, given, dimensions, pooling, bool(reading.by), panel)
     on_scale = anchors(anchor)
     _refuse_targets(
         votes,
@@ -183,10 +183,11 @@ def _refuse_robustness(model: Any, votes: Any) -> None:
 
 
 def _named_model(
-    method: str | None, given: dict[str, Any], dimensions: str | None, pooling: str | None, by: bool
+    method: str | None, given: dict[str, Any], dimensions: str | None, pooling: str | None, by: bool, panel: Any
 ) -> Any:
     """Return the model of a named method; raise an error for settings that it cannot have."""
     import crowdsift
+    from crowdsift.fitting import refuse_shared
     from crowdsift.models import as_model
 
     model = None if method is None else crowdsift.model(method, **given)
@@ -196,6 +197,8 @@ def _named_model(
         crowdsift.model("sift", pooling=pooling)
         if not by:
             raise RequestError("--pooling is for contexts; name their column with --by, or omit --pooling")
+    if model is not None:
+        refuse_shared(model, pooling, panel)
     return model
 
 

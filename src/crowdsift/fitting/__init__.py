@@ -18,6 +18,7 @@ from crowdsift.fitting.rows import (
     VoteRows,
     gathered,
     read_rows,
+    refuse_shared,
     refuse_unused,
     refuse_votes,
     trusted_values,
@@ -46,7 +47,18 @@ from crowdsift.results.store import MOST_VOTES
 from crowdsift.solvers.convergence import Progress
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["Fit", "Progress", "Resources", "VoteRows", "fit", "load", "read_rows", "refuse_unused", "votes_for_fit"]
+__all__ = [
+    "Fit",
+    "Progress",
+    "Resources",
+    "VoteRows",
+    "fit",
+    "load",
+    "read_rows",
+    "refuse_shared",
+    "refuse_unused",
+    "votes_for_fit",
+]
 
 _NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
 # Entries of the summary about the ranking over all contexts.
@@ -156,6 +168,7 @@ def fit(
     """
     seed, tune, level = whole_number("seed", seed), yes_or_no("tune", tune), checked_level(level)
     model = as_model(DEFAULT if method is None else method, dimensions)
+    refuse_shared(model, pooling, trusted)
     options, given = ReadOptions.of(reading, threads), named_options(engine_options)
     checkpoint = given.pop("checkpoint", None)
     given |= named_options({"memory": options.memory or None})
@@ -164,7 +177,7 @@ def fit(
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
     groups = trusted_values(trusted)[0] or None if dependent_by is None else dependent_by
     read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
-    read, rows = with_trusted(model, read, rows, trusted)
+    read, rows = with_trusted(read, rows, trusted)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))

@@ -187,15 +187,9 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
     return str(column), tuple(map(str, values))
 
 
-def with_trusted(
-    model: Model, votes: Comparisons, rows: VoteRows | None, trusted: Any
-) -> tuple[Comparisons, VoteRows | None]:
-    """Return votes with their panels, and rows without panels; raise an error unless the method is `sift`."""
+def with_trusted(votes: Comparisons, rows: VoteRows | None, trusted: Any) -> tuple[Comparisons, VoteRows | None]:
+    """Return votes with their panels, and rows without panels."""
     column, values = trusted_values(trusted)
-    if column and not isinstance(model, Sift):
-        raise RequestError(
-            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or omit the option"
-        )
     if column and votes.by:
         raise RequestError(
             "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; omit one of the two"
@@ -214,6 +208,21 @@ def with_trusted(
     return found, kept
 
 
+def refuse_shared(model: Model, pooling: str | None, trusted: Any) -> None:
+    """Raise an error for pooling, or for trusted votes, that a method other than `sift` would ignore."""
+    if isinstance(model, Sift):
+        return
+    if trusted:
+        raise RequestError(
+            f"{model.name} has no trusted votes (--trusted, trusted=); use the method sift, or omit the option"
+        )
+    if pooling not in (None, "none"):
+        raise RequestError(
+            f"{model.name} fits every context alone, so pooling={pooling!r} (--pooling) would be "
+            "ignored; omit it, or use the method sift"
+        )
+
+
 def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model:
     """Return the model with this pooling of contexts; raise an error if it would be ignored."""
     by_features = votes.by and votes.item_features is not None
@@ -223,6 +232,7 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
         return model
     if not votes.by:
         raise RequestError("pooling (--pooling) is for contexts; name their column with --by (by=), or omit --pooling")
+    refuse_shared(model, pooling, None)
     if isinstance(model, Sift):
         model = replace(model, pooling=pooling)
         if pooling == "complete" and model.boards(votes) is None:
@@ -230,12 +240,6 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
                 "these contexts cannot be pooled (--pooling complete): they share no items or too many, or votes have "
                 "covariates, features or several dimensions; omit --pooling"
             )
-        return model
-    if pooling != "none":
-        raise RequestError(
-            f"{model.name} fits every context alone, so pooling={pooling!r} (--pooling) would be "
-            "ignored; omit it, or use the method sift"
-        )
     return model
 
 

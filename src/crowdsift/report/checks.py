@@ -252,7 +252,7 @@ def top_sentences(facts: Facts) -> list[str]:
                 "that of scores being about 1), and intervals allow for it"
             )
         result.append(f"{why}; variances are {effect:.1f} times those of independent votes.")
-    return result if fit.panel_biases is None else [*result, *fit.panel_sentences]
+    return [*result, *fit.panel_sentences]
 
 
 def first_place(facts: Facts) -> list[str]:

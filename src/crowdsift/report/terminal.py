@@ -65,8 +65,7 @@ def show_fit(fit: Fit) -> None:
             f"evidence {features['evidence_gain']:+.1f} nats.",
             highlight=False,
         )
-    panels = () if fit.panel_biases is None else fit.panel_sentences
-    for sentence in (*panels, *_dimensions(fit), gold_sentence(s)):
+    for sentence in (*fit.panel_sentences, *_dimensions(fit), gold_sentence(s)):
         if sentence:
             console.print(Text(_plain(sentence)))
     if s.get("robustness"):

@@ -234,8 +234,6 @@ class Fit:
     @property
     def panel_sentences(self) -> list[str]:
         """Return sentences on what a trusted panel implies for the fit; empty without one."""
-        if self.panel_biases is None:
-            return []
         from crowdsift.results.panels import panel_sentences
 
         return panel_sentences(self)

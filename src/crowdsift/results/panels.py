@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric import Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.build import FitBuilder
@@ -86,9 +87,9 @@ def _to_settle(fitted: FitBuilder, information: float) -> float | None:
 
 
 def panel_sentences(fit: Fit) -> list[str]:
-    """Return sentences on what a trusted panel implies for a fit; empty without one."""
+    """Return sentences on what a trusted panel implies for a fit; none without one, or if nothing was learned."""
     about, biases = fit.summary.get("trusted"), fit.panel_biases
-    if not about or biases is None:
+    if not about or biases is None or any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         return []
     name, level = f"{about['column']}={' or '.join(about['values'])}", level_text(fit.level)
     lines = [f"Scores are those of {name} ({many(about['votes'], 'vote')})."]

@@ -96,6 +96,8 @@ def with_panels(
     trusted: tuple[str, ...],
 ) -> Comparisons:
     """Return votes with the panel of every worker, from the worker and panel of every row."""
+    if not votes.has_workers:
+        raise RequestError("trusted votes (--trusted) need a column of workers: every judge has its own biases")
     count = len(labels)
     pairs = np.unique(worker * count + codes)
     who, panel = pairs // count, pairs % count

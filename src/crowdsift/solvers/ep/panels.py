@@ -1,10 +1,14 @@
 """Trusted votes: the scores of one panel, learned from its votes and from biased panels.
 
-The trusted panel has the scores r ~ N(0, 1). A judge j of another panel p has y_j = c_j (r + u_p + w_j). The panel
+The trusted panel has the scores r ~ N(0, τ²). A judge j of another panel p has y_j = c_j (r + u_p + w_j). The panel
 shares the bias u_p, the judge alone has w_j ~ N(0, s_j), and c_j corrects its reliability. u_p/σ_p has Student's t
 distribution with one of the degrees of freedom in _FREEDOM, all equally probable before any votes: tails are as heavy
 as the evidence says. Votes are given by their Gaussian sites, exp(-yᵀLy/2 + bᵀy). All variances are integrated over by
 Gibbs sampling in parallel chains; moments of r are averages of its exact conditional ones.
+
+Many votes of judges determine c_j (r + u_p + w_j), and only trusted votes determine the scale of r. So each sweep also
+draws one factor by which r, u, w and their standard deviations are divided and c is multiplied: Gibbs steps of single
+variables would hardly change the scale.
 """
 
 from math import lgamma, log
@@ -15,10 +19,12 @@ from numpy.typing import NDArray
 
 from crowdsift.numeric import Vector
 
-# Priors for scores of variance 1: σ_p and √s_j are half-Cauchy of scale _SHARED and _OWN, and c ~ N(1, _SLOPE²).
-_SHARED, _OWN, _SLOPE = 0.5, 0.25, 0.5
+# Priors: τ is half-Cauchy of scale 1, σ_p/τ of scale _SHARED, m √s_j of scale _OWN; c ~ N(m, (m _SLOPE)²),
+# log m ~ N(0, _LEVEL²).
+_SHARED, _OWN, _SLOPE, _LEVEL = 0.5, 0.25, 0.5, 1.0
 _FREEDOM = np.array([2.0, 4.0, 1e6])  # the last for the Gaussian
 _HEIGHT = np.array([lgamma(0.5 * f + 0.5) - lgamma(0.5 * f) - 0.5 * log(0.5 * f) for f in _FREEDOM])  # of densities
+_STEPS = 0.05 * np.arange(-40.0, 41.0)[:, None]  # of the logarithms of τ, m and the common factor
 # sweeps before draws are kept; sweeps that are kept; most multiplications of one sweep
 _BURN_IN, _SWEEPS, _WORK = 40, 80, 2e7
 
@@ -47,7 +53,7 @@ def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 
     n = int(np.clip(_WORK / (max(judges, 1) * K**3), 8, 64))
     panels, eye = int(panel.max(initial=-1)) + 1, np.eye(K)
     member = (panel == np.arange(panels)[:, None]).astype(np.float64)
-    c, own = np.ones((n, judges)), np.full((n, judges), _OWN**2)
+    c, own, m, tau = np.ones((n, judges)), np.full((n, judges), _OWN**2), np.ones(n), np.ones(n)
     shared, spread = np.full((n, panels), _SHARED**2), np.ones((n, panels, K))
     found: list[tuple[Vector, ...]] = []
     for sweep in range(_BURN_IN + _SWEEPS):
@@ -58,25 +64,39 @@ def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 
         D = shared[:, :, None] * spread
         R = np.linalg.inv(eye + A * D[:, :, None, :])  # with u integrated out
         to_items = np.einsum("npik,npk->ni", R, a)
-        mean, covariance, r = _draw(rng, eye + L[0] + (R @ A).sum(axis=1), b[0] + to_items)
+        mean, covariance, r = _draw(rng, eye / tau[:, None, None] ** 2 + L[0] + (R @ A).sum(axis=1), b[0] + to_items)
         u = _draw(rng, A + eye / D[:, :, None, :], a - np.einsum("npik,nk->npi", A, r))[2]
         q = r[:, None] + u[:, panel]
         w = _draw(rng, cL + eye / own[:, :, None, None], cb - np.einsum("njik,njk->nji", cL, q))[2]
         q = q + w
-        strength = _SLOPE**-2 + np.einsum("nji,jik,njk->nj", q, L[1:], q)
-        c = (_SLOPE**-2 + np.einsum("ji,nji->nj", b[1:], q)) / strength
-        c = np.maximum(c + rng.normal(size=c.shape) / np.sqrt(strength), 0.05)
+        slopes = (m[:, None] * _SLOPE) ** -2  # precisions
+        strength = slopes + np.einsum("nji,jik,njk->nj", q, L[1:], q)
+        c = (slopes * m[:, None] + np.einsum("ji,nji->nj", b[1:], q)) / strength
+        c = np.maximum(c + rng.normal(size=c.shape) / np.sqrt(strength), 0.05 * m[:, None])
         spread = _spread(rng, u**2 / shared[:, :, None])
-        shared = _variance(rng, shared, (u**2 / spread).sum(axis=2), K, _SHARED)
-        own = _variance(rng, own, (w**2).sum(axis=2), K, _OWN)
+        shared = _variance(rng, shared, (u**2 / spread).sum(axis=2), K, (_SHARED * tau)[:, None])
+        own = _variance(rng, own, (w**2).sum(axis=2), K, (_OWN / m)[:, None])
+        # m and τ are drawn, then the common factor: votes of judges, c/m, u/σ, w/√s and m√s do not change with it.
+        ratio = np.exp(-_STEPS)
+        away = (ratio[:, :, None] * c / m[:, None] - 1.0) / _SLOPE
+        log = -0.5 * ((np.log(m) + _STEPS) / _LEVEL) ** 2 - 0.5 * (away**2).sum(axis=2)
+        m = m / _factor(rng, log - np.log1p(own * (m / ratio)[:, :, None] ** 2 / _OWN**2).sum(axis=2))
+        log = -0.5 * ratio**2 * (r**2).sum(axis=1) / tau**2 - (K + panels) * _STEPS
+        log = log - np.log1p(shared * (ratio / tau)[:, :, None] ** 2 / _SHARED**2).sum(axis=2)
+        tau = tau / _factor(rng, log - np.log1p((tau / ratio) ** 2) + _STEPS)
+        log = ratio * (r @ b[0]) - 0.5 * ratio**2 * np.einsum("ni,ik,nk->n", r, L[0], r)
+        log = log - 0.5 * ((np.log(m) + _STEPS) / _LEVEL) ** 2
+        scale = _factor(rng, log - np.log1p((ratio * tau) ** 2) - _STEPS)
+        r, tau, c, m = r * scale[:, None], tau * scale, c / scale[:, None], m / scale
+        u, shared, own = u * scale[:, None, None], shared * scale[:, None] ** 2, own * scale[:, None] ** 2
         if sweep >= _BURN_IN:
-            found.append((mean, covariance, u))
-    means, covariances, bias = (np.concatenate(x) for x in zip(*found, strict=True))
+            found.append((mean, covariance, u, tau))
+    means, covariances, bias, tau = (np.concatenate(x) for x in zip(*found, strict=True))
     centring = eye - 1.0 / K
     means = means @ centring
     apart = means - means.mean(axis=0)
     covariance = centring @ covariances.mean(axis=0) @ centring + apart.T @ apart / len(apart)
-    alone = centring @ np.linalg.inv(L[0] + eye) @ centring
+    alone = centring @ np.linalg.inv(L[0] + eye / np.median(tau) ** 2) @ centring
     return PanelPosterior(means.mean(axis=0), covariance, bias @ centring, alone)
 
 
@@ -89,10 +109,16 @@ def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[
     return (mean, covariance, mean + np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), noise))
 
 
-def _variance(rng: np.random.Generator, before: Vector, squares: Vector, count: int, scale: float) -> Vector:
+def _factor(rng: np.random.Generator, log_density: Vector) -> Vector:
+    """Draw a step in every column of `log_density`; return the factor exp(-step)."""
+    drawn = (log_density + rng.gumbel(size=log_density.shape)).argmax(axis=0)
+    return np.asarray(np.exp(-_STEPS[drawn, 0]))
+
+
+def _variance(rng: np.random.Generator, before: Vector, squares: Vector, count: int, scale: Vector) -> Vector:
     """Draw variances given sums of squares; their square roots have a half-Cauchy prior."""
     # Given a second variable, drawn first, the variance has an inverse gamma distribution.
-    rate = rng.exponential(size=before.shape) / (scale**-2 + 1.0 / before)
+    rate = rng.exponential(size=before.shape) / (scale**-2.0 + 1.0 / before)
     return np.asarray((0.5 * squares + rate) / rng.gamma(0.5 * (count + 1), size=before.shape))
 
 
@@ -100,5 +126,5 @@ def _spread(rng: np.random.Generator, squares: Vector) -> Vector:
     """Draw a variance for every bias, so that the biases of a panel have Student's t distribution."""
     # `squares` are (u/σ)². The degrees of freedom of a panel are drawn first, given the biases of all its items.
     density = (_HEIGHT - 0.5 * (_FREEDOM + 1.0) * np.log1p(squares[..., None] / _FREEDOM)).sum(axis=-2)
-    freedom = _FREEDOM[(density - np.log(rng.exponential(size=density.shape))).argmax(axis=-1)][..., None]
+    freedom = _FREEDOM[(density + rng.gumbel(size=density.shape)).argmax(axis=-1)][..., None]
     return np.asarray((freedom + squares) / rng.chisquare(freedom + 1.0, squares.shape))
