@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
+import crowdsift
 from crowdsift.errors import RequestError
 from crowdsift.lab.simulation import MODELS, simulate
 
@@ -231,3 +232,33 @@ def test_a_target_that_cannot_be_written_is_refused(tmp_path):
 def test_what_cannot_be_simulated_is_refused(asked, message):
     with pytest.raises(RequestError, match=message):
         simulate(**{"items": 5, "workers": 2, "comparisons": 10, **asked})
+
+
+def test_rankings_follow_plackett_and_luce(tmp_path):
+    drawn = simulate(4, 3, 60_000, reliability=(0.3, 1.5), seed=9, set_size=3)
+    beta = drawn.reliability
+    for worker in range(3):
+        for order in ((0, 1, 2), (2, 0, 3), (3, 1, 0)):
+            mine = drawn.rankings[drawn.worker == worker]
+            same = mine[(np.sort(mine, axis=1) == np.sort(order)).all(axis=1)]
+            x = np.exp(beta[worker] * drawn.scores[list(order)])
+            p = x[0] / x.sum() * x[1] / (x[1] + x[2])
+            share, n = (same == order).all(axis=1).mean(), len(same)
+            assert abs(share - p) < 4 * np.sqrt(p * (1 - p) / n)
+    votes = drawn.comparisons()
+    assert votes.total_weight == pytest.approx(2 * 60_000)
+    assert votes.choices.weight.sum() == 2 * 60_000
+    few = simulate(6, 5, 40, seed=1, set_size=4)
+    few.write(tmp_path)
+    back = crowdsift.read(tmp_path / "votes.csv")
+    assert back.choices.weight.sum() == 40 * 3
+    one, two = (
+        dict(zip(f.items["item"], f.items["score"], strict=True)) for f in map(crowdsift.fit, (back, few.comparisons()))
+    )
+    assert one == pytest.approx(two)
+
+
+@pytest.mark.parametrize(("items", "model"), [(3, "bora-em"), (9, "barp"), (9, "htcv")])
+def test_sets_that_cannot_be_ranked(items, model):
+    with pytest.raises(RequestError, match="sets of 4 need as many items and a logistic model"):
+        simulate(items, 3, 10, model=model, set_size=4)

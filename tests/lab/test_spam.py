@@ -126,3 +126,92 @@ def test_votes_that_cannot_be_spammed():
     pooled = Comparisons.from_arrays(["a"], ["b"])
     with pytest.raises(RequestError, match="have none"):
         add_spammers(pooled, "left", 100)
+
+
+def rankings_of(votes):
+    """Every ranking with the labels of its worker and items, and how often."""
+    labels = votes.items.tolist()
+    return sorted(
+        (votes.workers[who], tuple((labels[item], rank) for item, rank in ranking), often)
+        for who, ranking, _, often in votes.choices.rankings()
+    )
+
+
+RANKINGS = {
+    "full": {"ranking": ["a>b>c", "c>a>d", "b>a", "a>b>c", "d>c>b>a", "a=b>c"]},
+    "ties": {"ranking": ["a=b>c=d", "a>b=c=d", "a=b=c=d>e", "c=a", "a>b>c=e", "a=b>c=d"]},
+    "top": {"ranking": ["a>b", "c", "b=a", "d>a", "e>a>b", "c>d"], "items": ["a|b|c|d|e"] * 6},
+    "best-worst": {"best": list("abcabc"), "worst": list("bcdcda"), "items": ["a|b|c|d"] * 5 + ["a|c"]},
+}
+
+
+@pytest.mark.parametrize("kind", RANKINGS)
+def test_rankings_are_written_and_read_back(kind, tmp_path):
+    votes = crowdsift.read({"worker": list("vvwwxx"), **RANKINGS[kind]})
+    write_votes(votes, tmp_path / "votes.csv")
+    back = crowdsift.read(tmp_path / "votes.csv")
+    for name in ("plus", "minus", "tied", "offsets", "worker", "weight"):
+        assert (getattr(back.choices, name) == getattr(votes.choices, name)).all()
+    assert sorted(back.weight.tolist()) == sorted(votes.weight.tolist())
+
+
+@pytest.mark.parametrize("kind", RANKINGS)
+def test_spammers_rank_drawn_sets_in_the_reverse_order(kind):
+    votes = crowdsift.read({"worker": list("vvwwxx"), **RANKINGS[kind]})
+    spammed = add_spammers(votes, "adversarial", 100, seed=2)
+    found = rankings_of(spammed)
+    assert [row for row in found if not row[0].startswith("spam")] == rankings_of(votes)
+    spam = [row for row in found if row[0].startswith("spam")]
+    assert sum(often for *_, often in spam) == 3 * 2
+    known = [ranking for _, ranking, _ in rankings_of(votes)]
+    ranks = {tuple(sorted(zip([item for item, _ in reversed(r)], [rank for _, rank in r], strict=True))) for r in known}
+    # Items of equal rank have no order, and so several reversed orders.
+    shapes = {(frozenset(item for item, _ in r), tuple(sorted(rank for _, rank in r))) for r in known}
+    for _, ranking, _ in spam:
+        assert (frozenset(item for item, _ in ranking), tuple(sorted(rank for _, rank in ranking))) in shapes
+        if kind == "full" and len({rank for _, rank in ranking}) == len(ranking):
+            assert tuple(sorted(ranking)) in ranks
+
+
+def test_random_rankings_are_uniform():
+    votes = crowdsift.read({"worker": list("abcde") * 40, "ranking": ["x>y>z"] * 200})
+    spammed = add_spammers(votes, "random", 400, seed=5)
+    orders = {"".join(item for item, _ in ranking): 0.0 for who, ranking, _ in rankings_of(spammed)}
+    for who, ranking, often in rankings_of(spammed):
+        orders["".join(item for item, _ in ranking)] += often * who.startswith("spam")
+    counts = np.array(list(orders.values()))
+    assert len(counts) == 6
+    assert counts.sum() == 20 * 40
+    assert ((counts - 800 / 6) ** 2 / (800 / 6)).sum() < 20.5  # the 99.9 % quantile of chi-square with 5 degrees
+
+
+def test_rankings_have_no_sides():
+    votes = crowdsift.read({"worker": ["v", "w"], "ranking": ["a>b>c", "b>a>c"]})
+    for kind in ("left", "combined"):
+        with pytest.raises(RequestError, match="rankings have no sides"):
+            add_spammers(votes, kind, 200)
+
+
+@pytest.mark.parametrize("sides", [True, False])
+def test_grades_stay_with_spammed_votes(sides, tmp_path):
+    answers = ["a>>b", "a>b", "a=b", "b>a", "b>>a", "a>>b"]
+    table = {"left": list("abcabc"), "right": list("bcacab"), "winner": answers, "worker": list("vvwwxx")}
+    votes = crowdsift.read(table, sides=sides)
+
+    def graded(given):
+        """The winner, the loser and the grade of every decided vote of a worker."""
+        g, names = given.grades, given.items
+        ends = np.where(g.outcome == 1, g.first, g.second), np.where(g.outcome == 1, g.second, g.first)
+        honest = [not str(given.workers[who]).startswith("spam") for who in g.worker]
+        rows = zip(names[ends[0]], names[ends[1]], g.level.tolist(), given.workers[g.worker], honest, strict=True)
+        return sorted(row[:4] for row in rows if row[4])
+
+    spammed = add_spammers(votes, "left", 100, seed=1)
+    assert graded(spammed) == graded(votes)
+    named = np.array([str(label).startswith("spam") for label in spammed.workers])
+    assert (spammed.grades.outcome[named[spammed.grades.worker]] == 1).all()
+    assert spammed.grades.weight.sum() + votes.weight[votes.outcome == 0.5].sum() >= 6
+    write_votes(spammed, tmp_path / "votes.csv")
+    back = crowdsift.read(tmp_path / "votes.csv")
+    assert graded(back) == graded(votes)
+    assert back.outcome.tobytes() == spammed.outcome.tobytes()

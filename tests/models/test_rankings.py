@@ -296,6 +296,14 @@ def test_other_columns_stay_for_contexts_and_conditions(columns):
     assert (some.first == plain.first).all()
 
 
+def test_a_ranking_is_a_list_too_also_in_json():
+    text = crowdsift.read({"worker": ["w"] * 2, "ranking": ["a>b=c", "b>a>c"]})
+    for lists in (['["a", ["b", "c"]]', '["b", "a", "c"]'], [["a", ["b", "c"]], ["b", "a", "c"]]):
+        same = crowdsift.read({"worker": ["w"] * 2, "ranking": lists})
+        for name in ("plus", "tied", "offsets", "weight"):
+            assert (getattr(same.choices, name) == getattr(text.choices, name)).all()
+
+
 def test_other_columns_of_long_rankings_stay():
     rows = {"worker": ["w"] * 6, "task": [1, 1, 1, 2, 2, 2], "item": list("abcabc"), "rank": [1, 2, 3, 3, 2, 1]}
     by = crowdsift.read({**rows, "language": ["en"] * 3 + ["pl"] * 3}, by="language")

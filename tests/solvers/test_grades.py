@@ -180,9 +180,9 @@ def test_words_and_ratings_mean_the_same_and_other_methods_collapse():
 @pytest.mark.parametrize(
     ("ratings", "message"),
     [
-        ([1, 9], "row 2, column 'rating': the rating 9 is outside the scale of 1 to 7"),
-        ([1, 2.5], "row 2, column 'rating': the rating 2.5 is outside the scale of 1 to 5"),
-        ([-2, 4], "row 2, column 'rating': the rating 4 is outside the scale of -3 to 3"),
+        ([1, 9], "row 2, column 'rating': the rating 9 is none of the whole numbers from 1 to 7,"),
+        ([1, 2.5], "row 2, column 'rating': the rating 2.5 is none of the whole numbers from 1 to 5,"),
+        ([-2, 4], "row 2, column 'rating': the rating 4 is none of the whole numbers from -3 to 3,"),
         ([1, "x"], "row 2, column 'rating': 'x' is not a number"),
     ],
 )
@@ -190,3 +190,21 @@ def test_ratings_outside_the_scale_are_refused(ratings, message):
     rows = {"left": ["a", "b"], "right": ["b", "c"], "rating": ratings, "worker": ["w", "w"]}
     with pytest.raises(crowdsift.InputError, match=message):
         crowdsift.read(rows)
+
+
+@pytest.mark.parametrize(
+    ("ratings", "scale"),
+    [
+        ([1, 2, 3], "of 1 to 5: 1 says that left is much better than right and 3 is a tie (given are 1 to 3"),
+        ([1, 4, 4], "of 1 to 5: 1 says that left is much better than right and 3 is a tie (given are 1 to 4"),
+        ([6, 1, 2], "of 1 to 7: 1 says that left is much better than right and 4 is a tie (given are 1 to 6"),
+        ([0, 1, 2], "of -2 to 2: -2 says that left is much better than right and 0 is a tie (given are 0 to 2"),
+        ([1, 5, 2], ""),
+        ([-1, 0, 2], ""),
+    ],
+)
+def test_a_note_states_the_scale_of_ratings_that_may_have_another_one(ratings, scale):
+    rows = {"left": list("abc"), "right": list("bca"), "rating": ratings, "worker": ["w"] * 3}
+    notes = [note for note in crowdsift.read(rows).intake.notes if "recode" in note]
+    assert len(notes) == bool(scale)
+    assert all(scale in note for note in notes)

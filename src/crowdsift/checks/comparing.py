@@ -52,11 +52,10 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures and the table as one object."""
-        names = ("correlation", "corrected_correlation")
         found: dict[str, Any] = {"shared_items": self.items.height, "level": self.level, "same_votes": self.same_votes}
-        for name, values in zip(names, (self.correlation, self.corrected), strict=True):
-            ends = (None, None, None) if values is None else values
-            found |= dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
+        for name, values in (("correlation", self.correlation), ("corrected_correlation", self.corrected)):
+            ends = (name, f"{name}_lower", f"{name}_upper")
+            found |= dict.fromkeys(ends) if values is None else dict(zip(ends, values, strict=True))
         one, two = self.reliability
         return {
             **found,
@@ -90,11 +89,8 @@ class Comparison:
             lines.append(f"Corrected for error: {figure(self.corrected)}; reliabilities {shares}.")
         found = self.differing
         named = ", ".join(map(str, found[:10])) + (", ..." if len(found) > 10 else "")
-        lines.append(
-            f"{len(found)} of {self.items.height} items differ beyond their errors: {named}."
-            if found
-            else "No item differs beyond the errors of its scores."
-        )
+        some = f"{len(found)} of {self.items.height} items differ beyond their errors: {named}."
+        lines.append(some if found else "No item differs beyond the errors of its scores.")
         return "\n".join(lines)
 
     __repr__ = __str__

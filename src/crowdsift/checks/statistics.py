@@ -87,16 +87,14 @@ class FitStatistics:
         triads = self.triads
         return {
             "separation_index": None if self.separation is None else self.separation.ratio,
-            "separation_reliability": (None if self.separation is None else self.separation.reliability),
+            "separation_reliability": None if self.separation is None else self.separation.reliability,
             "scale_separation_reliability": self.scale_separation,
             "split_half_reliability": self.split_half,
             **dict(zip(("alpha", "alpha_lower", "alpha_upper"), self.agreement or (None, None, None), strict=True)),
             "triads": None if triads is None else triads._asdict(),
             "misfitting_workers": [str(label) for label in self.misfitting],
             "misfitting_items": [
-                str(label)
-                for label, misfit in zip(self.items["item"], self.items["misfit"], strict=True)
-                if bool(np.asarray(misfit))
+                str(label) for label in np.asarray(self.items["item"])[np.asarray(self.items["misfit"])]
             ],
         }
 

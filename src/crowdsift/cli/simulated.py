@@ -36,6 +36,7 @@ def simulate(
     like: Annotated[
         str | None, READS, typer.Option(help="A file of votes: each worker votes as often as one in it.")
     ] = None,
+    set_size: Annotated[int, typer.Option(help="Items to show at once; answers to more than two are rankings.")] = 2,
     reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
@@ -58,9 +59,10 @@ def simulate(
         model=model,
         loads=loads,
         seed=seed,
+        set_size=set_size,
     )
     drawn.write(out)
-    say(f"Written: {out}/votes.csv, items.csv, workers.csv ({comparisons} votes)")
+    say(f"Written: {out}/votes.csv, items.csv, workers.csv ({comparisons} {'votes' if set_size == 2 else 'rankings'})")
 
 
 def _interval(text: str) -> tuple[float, float]:
@@ -77,7 +79,9 @@ def spam(
     *,
     kind: Annotated[str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")],
     percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
-    out: Annotated[Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker.")],
+    out: Annotated[
+        Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker; for rankings worker,task,item,rank.")
+    ],
     reading: "ReadOptions",
     seed: Seed = 0,
 ) -> None:
@@ -89,7 +93,7 @@ def spam(
     comparisons = read_votes(votes, reading)
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
     write_votes(spammed, out)
-    if not comparisons.sides_known:
+    if spammed.sides_known and not comparisons.sides_known:
         say("crowdsift: the votes have no sides; every pair was given one fixed random side")
     added = spammed.n_workers - comparisons.n_workers
     say(f"Written: {out} ({spammed.total_weight:g} votes, {added} spammers added)")

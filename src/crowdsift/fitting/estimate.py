@@ -110,10 +110,7 @@ def _with_grades(
     model: Model, votes: Comparisons, resources: Resources, gold: Gold | None
 ) -> tuple[Comparisons, dict[str, float], tuple[Diagnostic, ...]]:
     """Return votes with weights that have the gradients of their grades, learned cut points, and notes."""
-    grades, ties = votes.grades, votes.outcome == 0.5
-    assert grades is not None
-    columns = (votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, np.zeros(len(votes), int))
-    rows = Grades(*(np.concatenate([one, two[ties]]) for one, two in zip(grades, columns, strict=True)))
+    rows = Grades.of_votes(votes)
     plain, train = replace(votes, grades=None), np.random.default_rng(0).random(len(rows.level)) >= _LEFT_OUT
     out = rows.select(~train & (rows.level > 0))
     if rows.level.max() < 2 or not train[rows.level > 1].any() or not len(out.level):

@@ -20,6 +20,7 @@ from crowdsift.io.files import write_folder
 from crowdsift.numeric import Codes, Indices, Labels, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import number, whole_number
+from crowdsift.votes.choices import votes_of_rankings
 from crowdsift.votes.comparisons import Comparisons
 
 _Floats = Vector
@@ -42,7 +43,8 @@ class Simulation:
     every item; `worker_parameters`: the true parameters of every worker, by name. ``reliability`` is always included:
     beta in the notation of the models, gamma in factor-bt, and 1 if all workers are alike; `item_parameters`: further
     parameters of every item, by name: ``class`` in barp; `first`, `second`, `worker`: codes of items and workers, of
-    type uint32; `outcome`: 0 or 1, of type float32.
+    type uint32; `outcome`: 0 or 1, of type float32; `rankings`: items in the order of every answer, best first, if sets
+    of more than two were ranked; `first` and `second` are then the two best.
     """
 
     model: str
@@ -54,6 +56,7 @@ class Simulation:
     second: _Codes
     outcome: NDArray[np.float32]
     worker: _Codes
+    rankings: _Codes | None = None
 
     def __repr__(self) -> str:
         return (
@@ -79,6 +82,9 @@ class Simulation:
     def comparisons(self) -> Comparisons:
         """Return the votes, ready to fit, with known sides."""
         # Items and workers without votes keep their codes, so that estimates align with the truth.
+        if self.rankings is not None:
+            ranked = (tuple((item, float(place)) for place, item in enumerate(row)) for row in self.rankings.tolist())
+            return votes_of_rankings(ranked, self.worker.tolist(), (self.items, self.workers))
         return Comparisons.from_codes(
             self.first,
             self.second,
@@ -92,8 +98,9 @@ class Simulation:
 
     def write(self, directory: str | os.PathLike[str]) -> None:
         """Write votes.csv, items.csv and workers.csv, all of them or none."""
-        # The columns are `left,right,winner,worker` with winner left or right, `item,score` and further item
-        # parameters, and `worker,reliability` and further worker parameters. Numbers are written without loss.
+        # The columns are `left,right,winner,worker` with winner left or right (for rankings `worker,ranking`),
+        # `item,score` and further item parameters, and `worker,reliability` and further worker parameters. Numbers are
+        # written without loss.
         # `directory` is created if it does not exist; files with these names are replaced.
         files = {
             "votes.csv": self._vote_lines(),
@@ -103,25 +110,16 @@ class Simulation:
         write_folder(directory, files)
 
     def _vote_lines(self) -> Iterator[bytes]:
-        items, workers = self.items.astype("S"), self.workers.astype("S")
-        layout = np.dtype(
-            [
-                ("left", items.dtype),
-                ("comma", "S1"),
-                ("right", items.dtype),
-                ("winner", "S7"),
-                ("worker", workers.dtype),
-                ("end", "S1"),
-            ]
-        )
-        yield b"left,right,winner,worker\n"
-        for block in _blocks(len(self.first)):
-            lines = np.empty(len(self.first[block]), dtype=layout)
-            lines["left"], lines["right"] = items[self.first[block]], items[self.second[block]]
-            lines["winner"] = np.where(self.outcome[block] == 1, b",left,", b",right,")
-            lines["worker"] = workers[self.worker[block]]
-            lines["comma"], lines["end"] = b",", b"\n"
-            yield lines.tobytes().replace(b"\0", b"")  # NumPy pads short strings with NUL
+        yield b"left,right,winner,worker\n" if self.rankings is None else b"worker,ranking\n"
+        for block in _blocks(len(self.worker)):
+            voters = self.workers[self.worker[block]].tolist()
+            if self.rankings is not None:
+                rows = zip(voters, map(">".join, self.items[self.rankings[block]]), strict=True)
+            else:
+                winner = np.where(self.outcome[block] == 1, "left", "right").tolist()
+                sides = (self.items[each[block]].tolist() for each in (self.first, self.second))
+                rows = zip(*sides, winner, voters, strict=True)
+            yield "".join(f"{','.join(row)}\n" for row in rows).encode()
 
 
 def simulate(
@@ -134,6 +132,7 @@ def simulate(
     reliabilities: ArrayLike | None = None,
     loads: ArrayLike | None = None,
     seed: int = 0,
+    set_size: int = 2,
 ) -> Simulation:
     """Draw votes from a model.
 
@@ -160,6 +159,9 @@ def simulate(
         vote is drawn uniformly.
     seed
         The same seed gives the same votes.
+    set_size
+        The number of items shown at once. Answers to more than two are rankings, by the model of Plackett and Luce with
+        utilities βr; this needs a logistic model: bt, rank-centrality, bora-em or hbtl.
 
     Examples
     --------
@@ -177,6 +179,9 @@ def simulate(
     workers = whole_number("workers", workers, 1)
     comparisons, seed = whole_number("comparisons", comparisons, 1), whole_number("seed", seed)
     known, reliability = _checked(model, reliability)
+    set_size = whole_number("set_size", set_size, 2)
+    if set_size > items or (set_size > 2 and known.vote is not _logistic_vote):
+        raise RequestError(f"sets of {set_size} need as many items and a logistic model: bt, bora-em or hbtl")
     streams = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(3))
     truth, design, votes = streams
     scores = truth.uniform(-3.0, 3.0, items)
@@ -189,17 +194,24 @@ def simulate(
     worker_parameters = {name: draw(truth, workers) for name, draw in draws.items()}
     item_parameters = {name: draw(truth, items) for name, draw in known.items.items()}
 
-    first = design.integers(items, size=comparisons, dtype=np.uint32)
-    second = design.integers(items - 1, size=comparisons, dtype=np.uint32)
-    second += second >= first  # the second item is uniform on the other items
+    sets = np.empty((set_size, comparisons), np.uint32)
+    for place in range(set_size):  # every item is uniform on those not in the set
+        sets[place] = design.integers(items - place, size=comparisons, dtype=np.uint32)
+        for earlier in np.sort(sets[:place], axis=0):
+            sets[place] += sets[place] >= earlier
+    first, second = sets[:2]
     if loads is None:
         worker = design.integers(workers, size=comparisons, dtype=np.uint32)
     else:
         counts = _scaled_loads(design, loads, workers, comparisons)
         worker = np.repeat(np.arange(workers, dtype=np.uint32), counts)
 
-    outcome = np.empty(comparisons, dtype=np.float32)
-    for block in _blocks(comparisons):
+    outcome, rankings = np.ones(comparisons, dtype=np.float32), None
+    if set_size > 2:
+        utility = worker_parameters["reliability"][worker] * scores[sets] + votes.gumbel(size=sets.shape)
+        rankings = np.take_along_axis(sets, np.argsort(-utility, axis=0), axis=0).T
+        first, second = rankings[:, 0], rankings[:, 1]
+    for block in _blocks(comparisons if rankings is None else 0):
         one, two, who = first[block], second[block], worker[block]
         view = {name: values[who] for name, values in worker_parameters.items()}
         for name, values in {"score": scores, **item_parameters}.items():
@@ -210,7 +222,7 @@ def simulate(
         array.setflags(write=False)
     for votes_array in (first, second, outcome, worker):
         votes_array.setflags(write=False)
-    return Simulation(model, seed, scores, worker_parameters, item_parameters, first, second, outcome, worker)
+    return Simulation(model, seed, scores, worker_parameters, item_parameters, first, second, outcome, worker, rankings)
 
 
 def _checked(model: str, reliability: tuple[float, float] | None) -> tuple[Simulator, tuple[float, float] | None]:

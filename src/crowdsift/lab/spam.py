@@ -1,14 +1,16 @@
 """Add spammers to real votes, to test a method."""
 
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric import Indices
-from crowdsift.votes.comparisons import Comparisons, encoded_again
+from crowdsift.votes.choices import NOT_RANKED, Choices, votes_of_rankings
+from crowdsift.votes.comparisons import Comparisons, Grades, encoded_again
 from crowdsift.votes.graph import pair_codes
 
 # The answers of a spammer: random for every vote, always one side, or the opposite of another worker's; "combined" is a
@@ -21,7 +23,7 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
 
     Each casts as many votes as the mean worker (rounded down), on pairs drawn with replacement from the votes. If sides
     are unknown, every pair first gets one random side for all workers (`with_sides`); side spammers then agree with
-    each other.
+    each other. Among rankings they add ones of drawn sets, in random order or (adversarial) in the reverse order.
 
     Parameters
     ----------
@@ -52,65 +54,113 @@ def add_spammers(votes: Comparisons, kind: str, percent: float, seed: int = 0) -
             f"{percent:g} % of {votes.n_workers} workers adds no one; give at least {100 / votes.n_workers:.3g}"
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    votes = with_sides(votes, rng)
-    each = max(int(votes.total_weight / votes.n_workers), 1)
-    rows = rng.choice(len(votes), size=spammers * each, p=votes.weight / votes.weight.sum(dtype=np.float64))
     kinds = _kinds(kind, spammers)
-    outcome = votes.outcome[rows]
-    by_row = np.repeat(kinds, each)
-    coin = rng.integers(0, 2, size=len(rows)).astype(np.float32)
+    names = _names(votes, kinds)
+    if votes.choices is not None:
+        return votes.extended(_rankings(votes, votes.choices, kinds, names, rng))
+    votes = with_sides(votes.with_features(None), rng)
+    rows = Grades.of_votes(votes)
+    each = max(int(votes.total_weight / votes.n_workers), 1)
+    chance = rows.weight / rows.weight.sum(dtype=np.float64)
+    drawn = rows.select(rng.choice(len(chance), size=spammers * each, p=chance))
+    outcome, by_row = drawn.outcome, np.repeat(kinds, each)
+    coin = rng.integers(0, 2, size=len(outcome)).astype(np.float32)
     for name, answer in (
         ("random", coin),
-        ("left", np.ones(len(rows), np.float32)),
-        ("right", np.zeros(len(rows), np.float32)),
+        ("left", np.ones(len(outcome), np.float32)),
+        ("right", np.zeros(len(outcome), np.float32)),
         ("adversarial", 1.0 - outcome),
     ):
         outcome = np.where(by_row == name, answer, outcome)
-    return _joined(votes, rows, outcome.astype(np.float32), kinds, each)
+    spam = drawn._replace(
+        outcome=outcome.astype(np.float32),
+        worker=np.repeat(np.arange(spammers, dtype=np.uint32), each),
+        weight=np.ones(len(outcome), np.float32),
+        level=np.where(outcome == 0.5, 0, np.maximum(drawn.level, 1)),
+    )
+    return votes.extended(_of_rows(votes, spam, workers=names))
+
+
+def _of_rows(votes: Comparisons, rows: Grades, **changed: object) -> Comparisons:
+    """Return votes with these rows, and with their grades if the votes have grades."""
+    columns = rows._asdict()
+    level = columns.pop("level")
+    made = encoded_again(votes, **columns, **changed)
+    return made if votes.grades is None else replace(made, grades=rows.select(level > 0))
+
+
+def _rankings(
+    votes: Comparisons, choices: Choices, kinds: NDArray[np.str_], names: NDArray[np.object_], rng: np.random.Generator
+) -> Comparisons:
+    """Return rankings like those of the workers, with their items in random or in reverse order."""
+    if not set(kinds) <= {"random", "adversarial"}:
+        raise RequestError("rankings have no sides: spammers among them are random or adversarial")
+    _, known, max_diff, often = zip(*choices.rankings(), strict=True)
+    each = max(int(sum(often) / votes.n_workers), 1)
+    drawn = rng.choice(len(known), size=len(kinds) * each, p=np.array(often) / sum(often))
+    rankings = []
+    for pick, own in zip(drawn.tolist(), np.repeat(kinds, each), strict=True):
+        items, ranks = zip(*known[pick], strict=True)
+        order = items[::-1] if own == "adversarial" else rng.permutation(items).tolist()
+        rankings.append(tuple(zip(order, ranks, strict=True)))
+    worker = np.repeat(np.arange(len(kinds)), each).tolist()
+    return replace(votes_of_rankings(rankings, worker, (votes.items, names), any(max_diff)), by=votes.by)
 
 
 def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
     """Return the votes with sides; if they are unknown, every pair gets one random side."""
     if votes.sides_known:
         return votes
-    _, pair = pair_codes(votes.first, votes.second, votes.n_items)
+    rows = Grades.of_votes(votes)
+    _, pair = pair_codes(rows.first, rows.second, votes.n_items)
     low_is_left = rng.integers(0, 2, size=int(pair.max()) + 1).astype(bool)[pair]
-    swap = (votes.first < votes.second) != low_is_left
-    return encoded_again(
-        votes.with_features(None),
-        first=np.where(swap, votes.second, votes.first),
-        second=np.where(swap, votes.first, votes.second),
-        outcome=np.where(swap, 1.0 - votes.outcome, votes.outcome).astype(np.float32),
-        sides_known=True,
+    swap = (rows.first < rows.second) != low_is_left
+    sided = rows._replace(
+        first=np.where(swap, rows.second, rows.first),
+        second=np.where(swap, rows.first, rows.second),
+        outcome=np.where(swap, 1.0 - rows.outcome, rows.outcome).astype(np.float32),
     )
+    return _of_rows(votes, sided, sides_known=True)
 
 
 def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
-    """Write votes with sides as left,right,winner,worker: one row per vote."""
+    """Write votes as left,right,winner,worker, one row per vote, or rankings."""
     # Votes with fractional weight are written once, with a further column weight.
     import csv
     from pathlib import Path
 
     from crowdsift.io.files import replace_file
 
-    whole = bool((votes.weight == np.floor(votes.weight)).all())
     with replace_file(Path(path)) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["left", "right", "winner", "worker", *([] if whole else ["weight"])])
-        writer.writerows(_rows(votes, whole))
+        csv.writer(file).writerows(_rows(votes) if votes.choices is None else _ranking_rows(votes, votes.choices))
 
 
-def _rows(votes: Comparisons, whole: bool) -> Iterator[tuple[object, ...]]:
-    answer = {1.0: "left", 0.0: "right", 0.5: "tie"}
-    codes = zip(
-        votes.first, votes.second, votes.outcome.tolist(), votes.worker_codes(), votes.weight.tolist(), strict=True
-    )
-    for first, second, outcome, worker, weight in codes:
+def _rows(votes: Comparisons) -> Iterator[tuple[object, ...]]:
+    whole = bool((votes.weight == np.floor(votes.weight)).all())
+    yield ("left", "right", "winner", "worker", *([] if whole else ["weight"]))
+    plain = {1.0: "left", 0.0: "right", 0.5: "tie"} if votes.grades is None else {}
+    for first, second, outcome, worker, weight, level in zip(
+        *(x.tolist() for x in Grades.of_votes(votes)), strict=True
+    ):
+        answer = plain or {1.0: f"a{'>' * level}b", 0.0: f"b{'>' * level}a", 0.5: "a=b"}
         row = (votes.items[first], votes.items[second], answer[outcome], votes.workers[worker])
-        if whole:
-            yield from [row] * int(weight)
-        else:
-            yield (*row, weight)
+        yield from [row] * int(weight) if whole else [(*row, weight)]
+
+
+def _ranking_rows(votes: Comparisons, choices: Choices) -> Iterator[tuple[object, ...]]:
+    """Yield a header and rows: worker,task,item,rank, or worker,best,worst,items."""
+    known = list(choices.rankings())
+    max_diff = any(best_worst for _, _, best_worst, _ in known)
+    yield ("worker", "best", "worst", "items") if max_diff else ("worker", "task", "item", "rank")
+    task = 0
+    for worker, ranking, _, often in known:
+        labels = [votes.items[item] for item, _ in ranking]
+        for task in range(task + 1, task + 1 + round(often)):  # noqa: B020
+            if max_diff:
+                yield votes.workers[worker], labels[0], labels[-1], json.dumps(labels)
+                continue
+            for label, (_, rank) in zip(labels, ranking, strict=True):
+                yield votes.workers[worker], task, label, "" if rank == NOT_RANKED else int(rank) + 1
 
 
 def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
@@ -119,26 +169,10 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
     return np.sort(np.arange(spammers) % 4).astype(int).choose(KINDS[:4])
 
 
-def _joined(
-    votes: Comparisons, rows: Indices, outcome: NDArray[np.float32], kinds: NDArray[np.str_], each: int
-) -> Comparisons:
+def _names(votes: Comparisons, kinds: NDArray[np.str_]) -> NDArray[np.object_]:
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
     taken = {str(label) for label in votes.workers}
     while taken & set(names):
         names = [f"{name}'" for name in names]
-    labels = np.empty(votes.n_workers + len(names), dtype=object)
-    labels[:] = [*votes.workers, *names]
-    order = sorted(range(len(labels)), key=lambda code: (type(labels[code]).__name__, labels[code]))
-    code = np.empty(len(labels), np.uint32)
-    code[order] = np.arange(len(labels), dtype=np.uint32)
-    spammer = np.repeat(np.arange(votes.n_workers, len(labels), dtype=np.uint32), each)
-    return encoded_again(
-        votes.with_features(None),
-        first=np.concatenate([votes.first, votes.first[rows]]),
-        second=np.concatenate([votes.second, votes.second[rows]]),
-        worker=code[np.concatenate([votes.worker_codes(), spammer])],
-        outcome=np.concatenate([votes.outcome, outcome]),
-        weight=np.concatenate([votes.weight, np.ones(len(rows), np.float32)]),
-        workers=labels[order],
-    )
+    return np.array(names, dtype=object)

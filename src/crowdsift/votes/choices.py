@@ -7,9 +7,10 @@ Marley and Louviere 2005).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import inf
 from typing import Any
 
@@ -53,36 +54,30 @@ class Choices:
         ranks: Vector,
         worker: NDArray[np.integer] | None,
         max_diff: bool,
+        weight: NDArray[np.floating[Any]] | None = None,
     ) -> Choices:
         """Return the choices of rankings, given the pairs of every record with their ranks."""
         own: dict[int, dict[int, float]] = {}
         who = np.zeros(len(record), np.int64) if worker is None else worker
-        of: dict[int, int] = {}
-        rows = zip(record.tolist(), *(x.tolist() for x in pair), ranks.tolist(), who.tolist(), strict=True)
-        for number, one, two, (first, second), by in rows:
+        often = np.ones(len(record)) if weight is None else weight
+        of: dict[int, tuple[int, float]] = {}
+        rows = zip(*(x.tolist() for x in (record, *pair, ranks, who, often)), strict=True)
+        for number, one, two, (first, second), by, times in rows:
             own.setdefault(number, {}).update({one: first, two: second})
-            of[number] = by
-        counts = Counter(
-            (of[number], tuple(sorted(known.items(), key=lambda each: each[::-1]))) for number, known in own.items()
-        )
-        stages = _max_diff if max_diff else _stages
-        plus, minus, tied, ends, workers, weights = [], [], [], [0], [], []
+            of[number] = by, times
+        counts: dict[tuple[int, Ranking], float] = defaultdict(float)
+        for number, known in own.items():
+            by, times = of[number]
+            counts[by, tuple(sorted(known.items(), key=lambda each: each[::-1]))] += times
+        alternatives, choices = list[tuple[int, int, bool]](), list[tuple[int, int, float]]()
         for (by, ranking), count in sorted(counts.items()):
-            for alternatives, share in stages(ranking):
-                for one, two, equal in alternatives:
-                    plus.append(one)
-                    minus.append(two)
-                    tied.append(equal)
-                ends.append(len(plus))
-                workers.append(by)
-                weights.append(count * share)
+            for found, share in (_max_diff if max_diff else _stages)(ranking):
+                alternatives += found
+                choices.append((len(alternatives), by, count * share))
+        plus, minus, tied = np.array(alternatives, np.int64).T
+        ends, workers, weights = np.array(choices).T
         return cls(
-            np.array(plus, np.int64),
-            np.array(minus, np.int64),
-            np.array(tied, bool),
-            np.array(ends, np.int64),
-            np.array(workers, np.int64),
-            np.array(weights, np.float64),
+            plus, minus, tied.astype(bool), np.append(0, ends).astype(np.int64), workers.astype(np.int64), weights
         )
 
     @classmethod
@@ -90,22 +85,32 @@ class Choices:
         """Return votes on pairs as rankings of two items; a tie is half of each order."""
         if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
             raise InputError("rankings and soft outcomes cannot be combined", source=votes.source)
-        tie = votes.outcome == 0.5
-        ahead = np.where(votes.outcome == 0.0, votes.second, votes.first).astype(np.int64)
-        behind = np.where(votes.outcome == 0.0, votes.first, votes.second).astype(np.int64)
-        plus = np.column_stack([np.append(ahead, behind[tie]), np.append(behind, ahead[tie])])
-        tied = np.zeros(plus.shape, bool)
-        tied[:, 1] = np.append(tie, tie[tie])
-        weight = votes.weight * np.where(tie, 0.5, 1.0)
-        worker = votes.worker_codes().astype(np.int64)
-        return cls(
-            plus.ravel(),
-            np.full(plus.size, -1),
-            tied.ravel(),
-            np.arange(0, plus.size + 1, 2),
-            np.append(worker, worker[tie]),
-            np.append(weight, weight[tie]).astype(np.float64),
-        )
+        ranks, pair = np.column_stack([1.0 - votes.outcome, votes.outcome]), (votes.first, votes.second)
+        return cls.of_pairs(np.arange(len(votes)), pair, ranks, votes.worker_codes(), False, votes.weight)
+
+    def rankings(self) -> Iterator[tuple[int, Ranking, bool, float]]:
+        """Yield rankings with these choices: the worker, the ranks, whether best-worst, and how often."""
+        at, choice = 0, np.split(np.arange(len(self.plus)), self.offsets[1:-1])
+        while at < len(self):
+            worker, first, ranks = int(self.worker[at]), choice[at][0], dict[int, float]()
+            rest, often = set(self.plus[choice[at]].tolist()), 0.0
+            if self.minus[first] >= 0:
+                ranks = dict.fromkeys(rest, 1.0) | {int(self.plus[first]): 0.0, int(self.minus[first]): 2.0}
+                yield worker, tuple(sorted(ranks.items(), key=lambda each: each[1])), True, float(self.weight[at])
+                at += 1
+                continue
+            while at < len(self) and self.worker[at] == worker and set(self.plus[choice[at]].tolist()) == rest:
+                rows = choice[at]
+                group = self.plus[rows[self.tied[rows] | (rows == rows[0])]].tolist()
+                orders = len(_orders(group))
+                if often and abs(often - orders * self.weight[at]) > 1e-9 * often:
+                    break
+                often = orders * float(self.weight[at])
+                ranks |= dict.fromkeys(group, float(len(ranks)))
+                at += orders * min(len(group), len(rest) - 1)
+                rest -= set(group)
+            ranks |= dict.fromkeys(rest, NOT_RANKED)
+            yield worker, tuple(ranks.items()), False, often
 
     def __len__(self) -> int:
         return len(self.worker)
@@ -116,15 +121,9 @@ class Choices:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def select(self, keep: NDArray[np.bool_]) -> Choices:
-        inside, size = np.repeat(keep, np.diff(self.offsets)), np.diff(self.offsets)[keep]
-        return Choices(
-            self.plus[inside],
-            self.minus[inside],
-            self.tied[inside],
-            np.append(0, np.cumsum(size)),
-            self.worker[keep],
-            self.weight[keep],
-        )
+        inside, ends = np.repeat(keep, np.diff(self.offsets)), np.append(0, np.cumsum(np.diff(self.offsets)[keep]))
+        parts = self.plus[inside], self.minus[inside], self.tied[inside]
+        return Choices(*parts, ends, self.worker[keep], self.weight[keep])
 
     def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Choices:
         """Return the choices with other codes for items, or for workers."""
@@ -164,12 +163,8 @@ class Choices:
         k, choice = votes.n_items, self.choice
         first = self.offsets[:-1][choice]
         single = (self.minus < 0) & (np.arange(len(p)) != first)
-        winner, loser = self.plus[first][single], self.plus[single]
-        weight = (self.weight[choice] * (p + p[first]))[single]
-        columns: list[tuple[NDArray[Any], ...]] = [
-            (winner, loser, self.worker[choice][single], self.tied[single], weight)
-        ]
-        columns += list(self._max_diff_pairs(p, scores, slopes))
+        every = (self.plus[first], self.plus, self.worker[choice], self.tied, self.weight[choice] * (p + p[first]))
+        columns = [tuple(column[single] for column in every), *self._max_diff_pairs(p, scores, slopes)]
         winner, loser, worker, tied, weight = (np.concatenate(x) for x in zip(*columns, strict=True))
         outcome = np.where(tied, 0.5, 1.0)
         wanted = _keys(winner, loser, outcome, worker, k)
@@ -227,14 +222,10 @@ def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Co
 
 def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], float]]:
     """Yield the choices of a ranking with their weights; ties are the mean over orders."""
-    # The orders of t tied items are their t rotations and the reverses: all orders of up to three.
     left = [item for item, _ in ranking]
     for rank in sorted({rank for _, rank in ranking if rank != NOT_RANKED}):
         group = [item for item, own in ranking if own == rank]
-        orders: list[tuple[int, ...]] = [tuple(group)]
-        if len(group) > 1:
-            turned = [group[i:] + group[:i] for i in range(len(group))]
-            orders = sorted({tuple(each[::side]) for each in turned for side in (1, -1)})
+        orders = _orders(group)
         for order in orders:
             rest = list(left)
             for item in order:
@@ -245,6 +236,12 @@ def _stages(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], flo
                     yield rows, 1.0 / len(orders)
                 rest = others
         left = [item for item in left if item not in group]
+
+
+def _orders(group: list[int]) -> list[tuple[int, ...]]:
+    """Return the rotations of tied items and their reverses: all orders of up to three."""
+    turned = [group[i:] + group[:i] for i in range(len(group))]
+    return sorted({tuple(each[::side]) for each in turned for side in (1, -1)})
 
 
 def _ordered(n: int) -> list[tuple[int, int]]:
@@ -260,3 +257,35 @@ def _max_diff(ranking: Ranking) -> Iterator[tuple[list[tuple[int, int, bool]], f
         yield from _stages(ranking)
         return
     yield [(items[one], items[two], False) for one, two in _ordered(len(items))], 1.0
+
+
+def ranked_pairs(
+    ranking: Iterable[tuple[Any, float]], max_diff: bool = False
+) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
+    """Return first, second, outcome, weight and ranks of every pair of a ranking; the lowest rank is best."""
+    # Unranked items, and those between the best and the worst, are not compared with each other.
+    items = list(ranking)
+    for (one, first), (two, second) in combinations(items, 2):
+        if first != second or not (max_diff or first == NOT_RANKED):
+            outcome = 0.5 * (1 + (first < second) - (first > second))
+            yield one, two, outcome, 2.0 / len(items), (first, second)
+
+
+def votes_of_rankings(
+    rankings: Iterable[Ranking],
+    worker: Iterable[int],
+    labels: tuple[NDArray[np.object_], NDArray[np.object_]],
+    max_diff: bool = False,
+) -> Comparisons:
+    """Return rankings as votes on pairs and as choices; `labels` are those of items and of workers."""
+    rows = [
+        (number, who, *pair)
+        for number, (ranking, who) in enumerate(zip(rankings, worker, strict=True))
+        for pair in ranked_pairs(ranking, max_diff)
+    ]
+    record, by, first, second, outcome, weight, ranks = (np.array(column) for column in zip(*rows, strict=True))
+    codes = [column.astype(np.uint32) for column in (first, second, by)]
+    votes = Comparisons.from_codes(
+        *codes[:2], worker=codes[2], outcome=outcome, weight=weight, items=labels[0], workers=labels[1]
+    )
+    return replace(votes, choices=Choices.of_pairs(record, (first, second), ranks, by, max_diff))

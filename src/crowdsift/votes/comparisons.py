@@ -134,13 +134,24 @@ class Grades(NamedTuple):
         return Grades(*columns)
 
     @classmethod
-    def of_plain(cls, votes: EncodedVotes) -> Grades:
-        """Return votes without grades as "better", not "much better"; raise an error for soft outcomes."""
+    def of_votes(cls, votes: EncodedVotes) -> Grades:
+        """Return all votes: ties with grade 0, and votes without a grade as "better", not "much better"."""
+        level = (votes.outcome != 0.5).astype(np.int64)
+        plain = cls(votes.first, votes.second, votes.outcome, votes.worker_codes(), votes.weight, level)
+        return plain if votes.grades is None else votes.grades.joined(plain.select(level == 0))
+
+    def joined(self, other: Grades) -> Grades:
+        """Return these votes and others."""
+        columns: tuple[Any, ...] = tuple(np.concatenate([a, b]) for a, b in zip(self, other, strict=True))
+        return Grades(*columns)
+
+    @classmethod
+    def of_decided(cls, votes: EncodedVotes) -> Grades:
+        """Return decided votes; raise an error for soft outcomes."""
         if not np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
             raise InputError("graded votes and soft outcomes cannot be combined", source=votes.source)
-        worker, level = votes.worker_codes(), np.ones(len(votes), np.int64)
-        found = cls(votes.first, votes.second, votes.outcome, worker, votes.weight, level)
-        return found.select(votes.outcome != 0.5)
+        found = cls.of_votes(votes)
+        return found.select(found.level > 0)
 
     def recoded(self, items: NDArray[np.integer] | None = None, workers: NDArray[np.integer] | None = None) -> Grades:
         """Return the votes with other codes for items, or for workers."""
@@ -593,11 +604,8 @@ class Comparisons(EncodedVotes):
             )
             choices = old.joined(new)
         if any(v.grades is not None for v in both):
-            graded = [
-                (Grades.of_plain(v) if v.grades is None else v.grades).recoded(*place)
-                for v, place in zip(both, places, strict=True)
-            ]
-            joined = Grades(*(np.concatenate(column) for column in zip(*graded, strict=True)))
+            first, second = (Grades.of_decided(v).recoded(*place) for v, place in zip(both, places, strict=True))
+            joined = first.joined(second)
             grades = joined.select(np.lexsort(joined))
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None

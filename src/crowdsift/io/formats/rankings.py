@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations, repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -17,25 +17,13 @@ import numpy as np
 from crowdsift.errors import InputError
 from crowdsift.io.formats import TIE_WORDS, Format, Unfolded
 from crowdsift.io.options import ROLES
-from crowdsift.votes.choices import NOT_RANKED
+from crowdsift.votes.choices import NOT_RANKED, ranked_pairs
 from crowdsift.votes.labels import is_empty
 from crowdsift.votes.replies import label_of, prompt_label, reply_text
 from crowdsift.votes.source import Source
 
 _BEST, _OTHER, _WORST = 0.0, 1.0, 2.0  # ranks in a best-worst answer
 _ALONE = "rankings of one item"
-
-
-def ranked_pairs(
-    ranking: Iterable[tuple[Any, float]], max_diff: bool = False
-) -> Iterator[tuple[Any, Any, float, float, tuple[float, float]]]:
-    """Return first, second, outcome, weight and ranks of every pair of a ranking; the lowest rank is best."""
-    # Unranked items, and those between the best and the worst, are not compared with each other.
-    items = list(ranking)
-    for (one, first), (two, second) in combinations(items, 2):
-        if first != second or not (max_diff or first == NOT_RANKED):
-            outcome = 0.5 * (1 + (first < second) - (first > second))
-            yield one, two, outcome, 2.0 / len(items), (first, second)
 
 
 @dataclass
@@ -51,17 +39,14 @@ class _Pairs:
     aside: dict[int, str] = field(default_factory=dict)
     empty: list[int] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        names = ("first", "second", "outcome", "weight", *self.names)
-        self.columns = {name: [] for name in names}
-
     def add(self, row: int, ranking: Sequence[tuple[Any, float]], *more: Any) -> None:
         """Add the ranking of a source row, with the entries of further columns."""
         if len(ranking) < 2:
             self.aside[len(self.rows)] = _ALONE
         for *pair, ranks in ranked_pairs(ranking, self.max_diff):
-            for name, entry in zip(self.columns, (*pair, *more), strict=True):
-                self.columns[name].append(entry)
+            names = ("first", "second", "outcome", "weight", *self.names)
+            for name, entry in zip(names, (*pair, *more), strict=True):
+                self.columns.setdefault(name, []).append(entry)
             self.record.append(len(self.rows))
             self.ranks.append(ranks)
         self.rows.append(row)
@@ -114,12 +99,10 @@ def pairs_of_rows(table: Source, roles: Mapping[str, str], condition: str = "") 
         ranking = groups.setdefault((worker, task), {})
         if item in ranking:
             first = table.place(ranking[item][0])[1]
-            raise table.fault(
-                row,
-                names[2],
-                f"the item {item!r} is in row {first}, too, by the same worker in "
-                "the same task; remove one of the rows",
+            fault = (
+                f"the item {item!r} is in row {first}, too, by the same worker in the same task; remove one of the rows"
             )
+            raise table.fault(row, names[2], fault)
         ranking[item] = (row, _rank(table, row, names[3], rank))
     pairs = _Pairs()
     for (worker, _), ranking in groups.items():
@@ -164,7 +147,7 @@ def pairs_of_orders(table: Source, roles: Mapping[str, str], condition: str = ""
         _refuse_twice(table, row, names[0], [item for item, _ in ranking])
         whole = found[names[0]]
         alone = len(ranking) == 1 and not by_place and "items" not in roles and isinstance(whole, str)
-        if alone and re.search(r"[<,;|]", whole):
+        if alone and re.search(r"[<,;|≻]", whole):
             raise table.fault(row, names[0], f"{whole!r:.80} reads as one item; write the best first, such as A>B=C>D")
         if "items" in roles:
             ranking += _not_ranked(table, row, roles["items"], found[roles["items"]], ranking)
@@ -181,16 +164,25 @@ def _places(names: Iterable[str]) -> list[str]:
     return [found[place] for place in sorted(found, key=int)]
 
 
-def _order(table: Source, row: int, column: str, entry: Any) -> list[list[str]]:
-    """Return the groups of a text such as "A>B=C>D", or of a list of items."""
+def _order(table: Source, row: int, column: str, entry: Any) -> list[list[Any]]:
+    """Return the groups of a text such as "A>B=C>D", or of a list of items or groups."""
     if is_empty(entry):
         return []
+    entry = _from_json(entry)
     if not isinstance(entry, str):
-        return [[each] for each in entry]
+        return [list(each) if isinstance(each, list | tuple) else [each] for each in entry]
     places = [[item.strip() for item in group.split("=")] for group in entry.split(">")]
     if not all(item for group in places for item in group):
         raise table.fault(row, column, f"the ranking {entry!r:.80} has an empty place; write it as A>B=C>D")
     return places
+
+
+def _from_json(entry: Any) -> Any:
+    """Return the list of a text in JSON; other entries as they are."""
+    try:
+        return json.loads(entry) if isinstance(entry, str) and entry.lstrip().startswith("[") else entry
+    except ValueError:
+        return entry
 
 
 def _refuse_twice(table: Source, row: int, column: str, items: list[Any]) -> None:
@@ -201,11 +193,9 @@ def _refuse_twice(table: Source, row: int, column: str, items: list[Any]) -> Non
 
 def _shown(table: Source, row: int, column: str, entry: Any) -> list[Any]:
     """Return the items that were shown: a list, JSON, or a text with | ; or commas between."""
+    entry = _from_json(entry)
     if isinstance(entry, str) and entry.lstrip().startswith("["):
-        try:
-            entry = json.loads(entry)
-        except ValueError:
-            raise table.fault(row, column, "not a list in JSON; write items as A|B|C") from None
+        raise table.fault(row, column, "not a list in JSON; write items as A|B|C")
     if isinstance(entry, str):
         mark = next((mark for mark in "|;," if mark in entry), "|")
         entry = [item.strip() for item in entry.split(mark)]
@@ -285,31 +275,31 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
     centred, most = min(given, default=0) <= 0, max(map(abs, given), default=0)
     size = (5 if most <= 2 else 7) if centred else (5 if most <= 5 else 7)
     lowest = -(size // 2) if centred else 1
-    table.notes += (
-        f"ratings of {lowest} to {lowest + size - 1}: {lowest} says that {names[0]} is much better than {names[1]}; if "
-        f"it says the opposite, --columns left={names[1]},right={names[0]}",
-    )
-    columns: dict[str, list[Any]] = {name: [] for name in ("left", "right", "winner")}
-    columns |= {"worker": []} if "worker" in roles else {}
-    empty = {row for row, rating in enumerate(ratings) if rating == NOT_RANKED}
-    for row, (rating, entries) in enumerate(zip(ratings, rows, strict=True)):
-        place = rating - lowest
-        if row not in empty and (place not in range(size)):
+    note = f"ratings of {lowest} to {lowest + size - 1}: {lowest} says that {names[0]} is much better than {names[1]}"
+    if given and (min(given) >= 0 if centred else max(given) < size):  # perhaps 0 to 2, 1 to 3 or 1 to 4
+        note += f" and {lowest + size // 2} is a tie (given are {min(given):g} to {max(given):g}: recode another scale)"
+    table.notes += (f"{note}; if it says the opposite, --columns left={names[1]},right={names[0]}",)
+    words = []
+    for row, rating in enumerate(ratings):
+        place = size // 2 if rating == NOT_RANKED else rating - lowest
+        if place not in range(size):
             raise table.fault(
                 row,
                 names[2],
-                f"the rating {rating:g} is outside the scale of {lowest} to {lowest + size - 1}, the smallest that has "
-                "the others (1 to 5, 1 to 7, -2 to 2 or -3 to 3); correct it, or leave the cell empty",
+                f"the rating {rating:g} is none of the whole numbers from {lowest} to {lowest + size - 1}, the smallest "
+                "scale for all ratings (others are 1 to 5, 1 to 7, -2 to 2 and -3 to 3); correct it, leave the cell "
+                "empty, or recode ratings of another scale",
             )
-        word = "a=b" if row in empty else _RATED[size][int(place)]
-        pair = [label_of(x, whole) if context and isinstance(x, str) else x for x in entries[:2]]
-        for name, entry in zip(columns, (*pair, word, *entries[3:]), strict=True):
-            columns[name].append(entry)
+        words.append(_RATED[size][int(place)])
+    columns = {"winner": words} | ({"worker": [entries[3] for entries in rows]} if "worker" in roles else {})
+    for name, place in (("left", 0), ("right", 1)):
+        columns[name] = [label_of(x[place], whole) if context and isinstance(x[place], str) else x[place] for x in rows]
     every = range(len(rows))
     columns |= _carried(table, other, every)
     if context:
         columns[context] = [prompt_label(x) for x in columns[context]]
-    return Unfolded(columns, every, every, empty=sorted(empty), context=context, texts=whole)
+    empty = [row for row, rating in enumerate(ratings) if rating == NOT_RANKED]
+    return Unfolded(columns, every, every, empty=empty, context=context, texts=whole)
 
 
 _WORKER = ("worker", "annotator", "user", "worker_id", "judge", "judge_id", "user_id")
