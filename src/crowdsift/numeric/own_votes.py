@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.numeric import Mask, Vector
-from crowdsift.numeric.likelihoods import bounded_sigmoid, log_sigmoid, normal_cdf, smoothing
+from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, sigmoid, smoothing
 
 Values = Vector
 
@@ -21,6 +21,7 @@ _NODES = 20  # Gauss-Legendre nodes on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)
 _REACH = 7.0  # standard deviations to the end of the integral
 _LEAST = 0.05  # smallest 1 - τV, as in the fit
+_FAR = np.float32(-60.0)  # arguments of σ are at least this, so that logarithms are finite
 _NUMBERS = 400_000  # numbers of votes, nodes and points at a time, which fit into the cache
 
 
@@ -208,10 +209,10 @@ def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
     shift = k * (votes.sign[:, None] * votes.side - votes.width)
     z = d.astype(np.float32) * slope + shift.astype(np.float32)[:, None, :]
-    p = bounded_sigmoid(z)
+    p = sigmoid(np.maximum(z, _FAR))
     if votes.tie.any():
         t, margin = votes.tie, 2.0 * (k * votes.width)[votes.tie]
-        p[t] *= bounded_sigmoid(-z[t] - margin.astype(np.float32)[:, None, :])
+        p[t] *= sigmoid(np.maximum(-z[t] - margin.astype(np.float32)[:, None, :], _FAR))
         weight = weight.copy()
         weight[t] *= np.expm1(margin)
     return np.log((p @ weight.astype(np.float32)[:, :, None])[:, :, 0].astype(np.float64))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdsift.numeric import Vector
-from crowdsift.numeric.likelihoods import bounded_sigmoid, smoothing
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.votes.comparisons import Comparisons
 
 Values = Vector
@@ -36,7 +36,7 @@ def half_win(share: Values, rate: Values) -> Outcomes:
 
 def rao_kupper(advantage: Values, width: Values) -> Outcomes:
     """Return outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
-    win, loss = bounded_sigmoid(advantage - width), bounded_sigmoid(-advantage - width)
+    win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
 
 
