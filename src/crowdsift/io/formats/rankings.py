@@ -287,8 +287,8 @@ def votes_of_ratings(table: Source, roles: Mapping[str, str], condition: str = "
                 row,
                 names[2],
                 f"the rating {rating:g} is none of the whole numbers from {lowest} to {lowest + size - 1}, the "
-                "smallest scale for all ratings (others are 1 to 5, 1 to 7, -2 to 2 and -3 to 3); correct it, leave the cell "
-                "empty, or recode ratings of another scale",
+                "smallest scale for all ratings (others are 1 to 5, 1 to 7, -2 to 2 and -3 to 3); correct it, leave "
+                "the cell empty, or recode ratings of another scale",
             )
         words.append(_RATED[size][int(place)])
     columns = {"winner": words} | ({"worker": [entries[3] for entries in rows]} if "worker" in roles else {})
