@@ -264,3 +264,20 @@ def test_a_key_for_a_fit_that_is_not_hidden_is_refused(files):
     found = crowdsift.fit(files.votes, "bt", skip_bad=True)
     with pytest.raises(RequestError, match="not hidden"):
         labels_of_workers(found, "Anna-r", files.folder / "key")
+
+
+def test_panels_do_not_have_the_names_of_hidden_workers(tmp_path):
+    """With each worker as a panel, their labels were in workers.csv, panel_bias.csv and summary.json."""
+    rng = np.random.default_rng(2)
+    a = rng.integers(6, size=200)
+    rows = {"left": a, "right": (a + rng.integers(1, 6, 200)) % 6, "winner": rng.choice(["left", "right"], 200)}
+    rows["worker"] = [f"ann{k % 5}" for k in range(200)]
+    rows["panel"] = ["people" if k % 5 < 2 else "ai" for k in range(200)]
+    with pytest.raises(RequestError, match="labels of workers"):
+        crowdsift.fit(rows, trusted={"worker": "ann1"}, hide_workers=True)
+    with pytest.raises(RequestError, match="labels of workers"):
+        crowdsift.fit(rows, trusted={"worker": "ann1"}).hide_workers()
+    crowdsift.fit(rows, trusted={"panel": "people"}, hide_workers=True).save(tmp_path / "hidden")
+    crowdsift.fit(rows, trusted={"panel": "people"}).hide_workers().save(tmp_path / "later")
+    for path in tmp_path.glob("*/*.*"):
+        assert b"ann" not in path.read_bytes(), path

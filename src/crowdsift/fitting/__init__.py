@@ -177,7 +177,7 @@ def fit(
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
     groups = trusted_values(trusted)[0] or None if dependent_by is None else dependent_by
     read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
-    read, rows = with_trusted(read, rows, trusted)
+    read, rows = with_trusted(read, rows, trusted, options.hide_workers)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))

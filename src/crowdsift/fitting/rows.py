@@ -19,6 +19,7 @@ from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import without_contexts
+from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
     from crowdsift.fitting.estimate import Resources
@@ -187,7 +188,9 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
     return str(column), tuple(map(str, values))
 
 
-def with_trusted(votes: Comparisons, rows: VoteRows | None, trusted: Any) -> tuple[Comparisons, VoteRows | None]:
+def with_trusted(
+    votes: Comparisons, rows: VoteRows | None, trusted: Any, hiding: Hiding | None = None
+) -> tuple[Comparisons, VoteRows | None]:
     """Return votes with their panels, and rows without panels."""
     column, values = trusted_values(trusted)
     if column and votes.by:
@@ -203,6 +206,8 @@ def with_trusted(votes: Comparisons, rows: VoteRows | None, trusted: Any) -> tup
         )
     from crowdsift.votes.panels import with_panels
 
+    if hiding is not None:
+        hiding.refuse_names(rows.group_labels, votes.workers)
     found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
     kept = None if rows.time is None else rows._replace(group=None, grouped_by="")
     return found, kept
