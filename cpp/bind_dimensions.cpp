@@ -239,20 +239,21 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
         [](Core& self, Matrix<double> x, Blocks<double> covariance, In<double> mean,
            Matrix<double> precision, In<double> log_shares, double one_sided, double gold,
            Matrix<double> weights, Matrix<double> shares, In<double> width, std::size_t n_gold,
-           bool ties) {
-            const std::size_t E = weights.shape(1),
-                              N = self.votes.n_items * x.shape(1) + E + x.shape(1);
+           bool ties, bool whole) {
+            const std::size_t E = weights.shape(1), D = x.shape(1), KD = self.votes.n_items * D,
+                              rows = whole ? KD + E + D : KD, columns = whole ? rows : D;
             const Space space = space_of(self, x, Anything(covariance), E, n_gold, width, ties, 0);
             const Crowd crowd =
                 CrowdArrays{mean, precision, log_shares, one_sided, gold}.checked(E);
             require_moments(self, weights, nullptr);
             require(shares, self.votes.n_workers, kClasses, "shares");
-            Vec out(N * N);
+            Vec out(rows * columns);
+            const auto pass = whole ? response<true> : response<false>;
             self.run([&] {
-                response(space, crowd, weights.data(), shares.data(), out.data(), self.pool);
+                pass(space, crowd, weights.data(), shares.data(), out.data(), self.pool);
             });
-            return hand_over<double, 2>(std::move(out), {N, N});
+            return hand_over<double, 2>(std::move(out), {rows, columns});
         },
         "positions"_a, "covariance"_a, "mean"_a, "precision"_a, "log_shares"_a, "one_sided"_a,
-        "gold"_a, "weights"_a, "shares"_a, "width"_a, "n_gold"_a, "ties"_a);
+        "gold"_a, "weights"_a, "shares"_a, "width"_a, "n_gold"_a, "ties"_a, "whole"_a);
 }

@@ -225,8 +225,9 @@ def dimensions(engine: Engine, seed: int) -> Results:
             classes = passes.class_evidence(x, C, crowd, a, width, facts.ties)
             yield Named("class_evidence", classes, Slack(1e-5, 1e-5))
         shares = rng.dirichlet(np.ones(4), S)
-        response = passes.response(x, crowd, a, shares, width, facts.ties)
-        yield Named("response", response, SETTLED)
+        for whole in (True, False):
+            response = passes.response(x, crowd, a, shares, width, facts.ties, whole)
+            yield Named("response", response, SETTLED)
         residuals = passes.residuals(x, a, width, rng.integers(2, size=S) * 1.0, facts.ties, int(part))
         yield Named("residuals.diagonal", residuals.diagonal(), SINGLE)
         v = rng.normal(size=(K, 3))

@@ -168,7 +168,7 @@ class Core:
     def dimension_response(
         self, positions: _F64, covariance: _F64, mean: _F64, precision: _F64, log_shares: _F64,
         one_sided: float, gold: float, weights: _F64, shares: _F64, width: _F64, n_gold: int,
-        ties: bool,
+        ties: bool, whole: bool,
     ) -> _F64: ...  # fmt: skip
 
 class ItemBlocks:

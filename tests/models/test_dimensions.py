@@ -66,6 +66,28 @@ def test_intervals_of_scores_cover_the_truth():
     assert 0.82 < np.mean(inside) < 0.97  # .9, six crowds of 30 items, whose errors are shared
 
 
+def test_intervals_of_many_items_cover_the_truth():
+    inside = []
+    for seed in (20, 21):
+        votes, x, _ = planted(2, items=650, workers=300, votes=150, seed=seed)
+        estimate = estimate_votes(crowdsift.Sift(dimensions=2), votes, CPU)
+        truth, size = x[:, 0] - x[:, 0].mean(), estimate.scores.std()
+        error = truth / truth.std() - estimate.scores / size
+        inside.append(np.abs(error) < 1.645 * estimate.score_sd / size)
+    assert 0.87 < np.mean(inside) < 0.95  # .9; with weights and direction as known less than .86
+
+
+def test_variances_of_many_items_are_near_those_of_the_joint_covariance(monkeypatch):
+    votes, _, _ = planted(2, workers=200, votes=50, seed=20)
+    whole = estimate_votes(crowdsift.Sift(dimensions=2), votes, CPU)
+    monkeypatch.setattr("crowdsift.models.sift_dimensions._RESPONSE_WORK", 0.0)
+    blocks = estimate_votes(crowdsift.Sift(dimensions=2), votes, CPU)
+    ratio = blocks.score_sd / whole.score_sd
+    assert np.median(ratio) == pytest.approx(1.0, abs=0.03)
+    assert 0.95 < ratio.min() < ratio.max() < 1.25
+    assert blocks.precision is not None
+
+
 def test_the_spread_of_weights_is_that_planted():
     spreads = []
     for seed in range(4):

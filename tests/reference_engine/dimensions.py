@@ -219,8 +219,10 @@ class ReferenceDimensions:
                 )
         return found
 
-    def response(self, positions: Any, crowd: Any, weights: Any, shares: Any, width: Any, ties: bool) -> Any:
-        """The whole matrix over positions, μ, gold and one worker at a time, then eliminated."""
+    def response(
+        self, positions: Any, crowd: Any, weights: Any, shares: Any, width: Any, ties: bool, whole: bool
+    ) -> Any:
+        """The matrix over positions, μ, gold and one worker at a time, then eliminated."""
         (K, D), (S, E) = positions.shape, weights.shape
         d, _ = self._differences(positions, np.zeros((K, D, D)), E)
         z = (weights[self.s] * d).sum(1)
@@ -229,7 +231,7 @@ class ReferenceDimensions:
         out = np.zeros((N, N))
         for s in range(S):
             gold, a = s >= S - self.n_gold, weights[s]
-            whole = np.zeros((N + E, N + E))
+            joint = np.zeros((N + E, N + E))
             P = np.zeros((E, E)) if gold else crowd.precision
             for i in np.flatnonzero(self.s == s):
                 e = np.zeros((D, N + E))  # z = Σ (e x)·a + ...: derivatives of the difference
@@ -238,24 +240,27 @@ class ReferenceDimensions:
                 own = np.zeros((E, N + E))
                 own[np.arange(E), N + np.arange(E)] = 1.0
                 gradient = a[:D] @ e + d[i] @ own
-                whole += bend[i] * np.outer(gradient, gradient)
-                whole -= slope[i] * (e.T @ own[:D] + own[:D].T @ e)
+                joint += bend[i] * np.outer(gradient, gradient)
+                joint -= slope[i] * (e.T @ own[:D] + own[:D].T @ e)
             if gold:
                 place = np.r_[: K * D, N : N + D]
                 to = np.r_[: K * D, K * D + E : N]
-                out[np.ix_(to, to)] += whole[np.ix_(place, place)]
+                out[np.ix_(to, to)] += joint[np.ix_(place, place)]
                 out[K * D + E :, K * D + E :] += crowd.gold * np.eye(D)
                 continue
             flip = np.where((np.arange(E) < D) & (shares[s, 1] > shares[s, 0]), -1.0, 1.0)
             sure, mu = shares[s, :2].sum(), slice(K * D, K * D + E)
             F = np.diag(flip)
-            items = whole[:N, :N].copy()
-            whole[mu, mu] += F @ P @ F
-            whole[N:, N:] += P
-            whole[mu, N:] -= F @ P
-            whole[N:, mu] -= P @ F
-            open_ = whole[:N, N:] @ np.linalg.inv(whole[N:, N:]) @ whole[N:, :N]
-            out += items + sure * (whole[:N, :N] - items - open_)
+            items = joint[:N, :N].copy()
+            joint[mu, mu] += F @ P @ F
+            joint[N:, N:] += P
+            joint[mu, N:] -= F @ P
+            joint[N:, mu] -= P @ F
+            open_ = joint[:N, N:] @ np.linalg.inv(joint[N:, N:]) @ joint[N:, :N]
+            out += items + sure * (joint[:N, :N] - items - open_)
+        if not whole:
+            at = np.arange(K)
+            return out[: K * D, : K * D].reshape(K, D, K, D)[at, :, at].reshape(K * D, D)
         return out
 
     def _laplace(

@@ -703,13 +703,20 @@ inline void class_evidence(const Space& space, const Crowd& crowd, const double*
 
 // Minus the second derivatives of the log-likelihood and of the prior of weights in positions, mu
 // and the weights of gold (K D + E + D rows). The weights of other workers are eliminated, so that
-// their uncertainty adds to that of items. `sums` has room for all rows and columns.
-inline void add_response(const Space& space, const Crowd& crowd, const double* mean,
-                         const double* share, std::size_t s, std::vector<double>& B,
-                         std::vector<std::size_t>& touched, double* sums) {
+// their uncertainty adds to that of items. `sums` has room for all rows and columns; if not
+// `whole`, for the D x D block of every item alone, with the weights of gold as they are.
+template <bool whole>
+void add_response(const Space& space, const Crowd& crowd, const double* mean, const double* share,
+                  std::size_t s, std::vector<double>& B, std::vector<std::size_t>& touched,
+                  double* sums) {
     const Votes& votes = space.votes;
     const std::size_t D = space.D, E = space.E, KD = votes.n_items * D, N = KD + E + D;
     const bool gold = space.gold(s);
+    // The place of the block of two items, which begin at rows `one` and `two`, and its row length.
+    const auto block = [&](std::size_t one, std::size_t two) {
+        return sums + (whole ? one * N + two : one * D);
+    };
+    const std::size_t row_length = whole ? N : D;
     const double* a = mean + s * E;
     const double sure = gold ? 1.0 : share[s * kClasses] + share[s * kClasses + 1];
     SmallMatrix H{};
@@ -729,8 +736,8 @@ inline void add_response(const Space& space, const Crowd& crowd, const double* m
                         sign * (slope.bend * a[p] * d[q] - (p == q ? slope.first : 0.0));
                 for (std::size_t q = 0; q < D; ++q) {
                     const double both = slope.bend * a[p] * a[q];
-                    sums[(ends[side] + p) * N + ends[side] + q] += both;
-                    sums[(ends[side] + p) * N + ends[1 - side] + q] -= both;
+                    block(ends[side], ends[side])[p * row_length + q] += both;
+                    if (whole) block(ends[side], ends[1 - side])[p * N + q] -= both;
                 }
             }
         }
@@ -739,7 +746,7 @@ inline void add_response(const Space& space, const Crowd& crowd, const double* m
     }
     std::sort(touched.begin(), touched.end());
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-    if (gold) {
+    if (gold && whole) {
         for (std::size_t p = 0; p < D; ++p) {
             for (std::size_t q = 0; q < D; ++q)
                 sums[(KD + E + p) * N + KD + E + q] += H[p * E + q] + (p == q ? crowd.gold : 0.0);
@@ -749,7 +756,7 @@ inline void add_response(const Space& space, const Crowd& crowd, const double* m
                     sums[(KD + E + p) * N + item + k] += B[(item + k) * E + p];
                 }
         }
-    } else {
+    } else if (!gold) {
         SmallMatrix V{}, PV{};
         const bool turned = share[s * kClasses + 1] > share[s * kClasses];
         for (std::size_t p = 0; p < E * E; ++p) H[p] += crowd.precision[p];
@@ -760,7 +767,7 @@ inline void add_response(const Space& space, const Crowd& crowd, const double* m
             for (std::size_t q = 0; q < E; ++q)
                 for (std::size_t k = 0; k < E; ++k)
                     PV[p * E + q] += sign(p) * crowd.precision[p * E + k] * V[k * E + q];
-        for (std::size_t p = 0; p < E; ++p)
+        for (std::size_t p = 0; whole && p < E; ++p)
             for (std::size_t q = 0; q < E; ++q) {
                 double open = sign(p) * sign(q) * crowd.precision[p * E + q];
                 for (std::size_t k = 0; k < E; ++k)
@@ -773,33 +780,38 @@ inline void add_response(const Space& space, const Crowd& crowd, const double* m
                 SmallVector left{};
                 for (std::size_t q = 0; q < E; ++q)
                     for (std::size_t m = 0; m < E; ++m) left[q] += sure * row[m] * V[m * E + q];
-                for (std::size_t p = 0; p < E; ++p) {
+                for (std::size_t p = 0; whole && p < E; ++p) {
                     double cross = 0.0;
                     for (std::size_t q = 0; q < E; ++q) cross += sure * row[q] * PV[p * E + q];
                     sums[(one + k) * N + KD + p] += cross;
                     sums[(KD + p) * N + one + k] += cross;
                 }
-                for (const std::size_t two : touched)
+                const auto subtract = [&](std::size_t two) {
                     for (std::size_t q = 0; q < D; ++q) {
                         double both = 0.0;
                         for (std::size_t m = 0; m < E; ++m) both += left[m] * B[(two + q) * E + m];
-                        sums[(one + k) * N + two + q] -= both;
+                        block(one, two)[k * row_length + q] -= both;
                     }
+                };
+                if (!whole) subtract(one);
+                for (const std::size_t two : touched)
+                    if (whole) subtract(two);
             }
     }
     for (const std::size_t item : touched)
         std::fill_n(B.begin() + static_cast<std::ptrdiff_t>(item * E), D * E, 0.0);
 }
 
-inline void response(const Space& space, const Crowd& crowd, const double* mean,
-                     const double* share, double* out, ThreadPool& pool) {
+template <bool whole>
+void response(const Space& space, const Crowd& crowd, const double* mean, const double* share,
+              double* out, ThreadPool& pool) {
     const std::size_t KD = space.votes.n_items * space.D, N = KD + space.E + space.D;
-    over_worker_ranges(space.votes, pool, N * N, out,
+    over_worker_ranges(space.votes, pool, whole ? N * N : KD * space.D, out,
                        [&](std::size_t, std::size_t from, std::size_t to, double* sums) {
                            std::vector<double> B(KD * space.E, 0.0);
                            std::vector<std::size_t> touched;
                            for (std::size_t s = from; s < to; ++s)
-                               add_response(space, crowd, mean, share, s, B, touched, sums);
+                               add_response<whole>(space, crowd, mean, share, s, B, touched, sums);
                        });
 }
 

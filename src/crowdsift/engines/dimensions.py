@@ -105,10 +105,11 @@ class Dimensions(Protocol):
         """
 
     def response(
-        self, positions: Items, crowd: Crowd, weights: Workers, shares: Workers, width: Workers, ties: bool
+        self, positions: Items, crowd: Crowd, weights: Workers, shares: Workers, width: Workers, ties: bool, whole: bool
     ) -> Totals:
         """Return minus the second derivatives of the log-posterior, prior of positions apart.
 
         In the positions (items x D rows), μ with the mean side (E) and the weights of gold (D); the weights of the
-        other workers are eliminated.
+        other workers are eliminated. If not `whole`, only the block of every item, (items x D) x D, with the weights
+        of gold as they are.
         """

@@ -130,12 +130,10 @@ def _estimate(
     found = _record(state, engine, setting, trials, settled_by)
     workers = _workers(one, found, setting, state)
     assert workers.quantiles is not None
-    precision, variance = None, found.position_covariance[:, 0, 0]
-    if state.covariance.ndim == 2:
-        whole = _score_covariance(found, setting, state, engine, share)
-        variance = np.diag(whole) - 1.0 / found.component_size
-        if exact_items(facts.component).any():
-            precision = _precision(whole, facts.component)
+    precision, whole = None, _score_covariance(found, setting, state, engine, share)
+    variance = (np.diag(whole) if whole.ndim == 2 else whole) - 1.0 / found.component_size
+    if whole.ndim == 2 and exact_items(facts.component).any():
+        precision = _precision(whole, facts.component)
     side, side_sd = (
         np.zeros(facts.n_workers) if each is None else each for each in (workers.side_bias, workers.side_sd)
     )
@@ -185,7 +183,11 @@ def _record(
     of_mean = (spread + V[:voters].mean(axis=0)) / count
     return DimensionEstimate(
         positions=state.positions - (sums / sizes[:, None])[facts.component],
-        position_covariance=state.blocks() - np.eye(D) / size[:, None, None],
+        position_covariance=(
+            state.covariance * (1.0 - 1.0 / size)[:, None, None]
+            if state.covariance.ndim == 3
+            else state.blocks() - np.eye(D) / size[:, None, None]
+        ),
         weights=weights,
         weight_covariance=V,
         mean=mean,
@@ -276,17 +278,29 @@ def _score_covariance(
 ) -> Vector:
     """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
     # Variational Bayes treats weights as known. Here they are eliminated from the joint curvature, and the direction of
-    # the score is uncertain. Scores have unit size, so their common scale is not uncertain. If this takes too long it
-    # is left out. `share` is the part of every worker in the direction, 0 for all if it is the common one. The weights
-    # of trusted workers are eliminated; their errors are taken as independent of positions.
+    # the score is uncertain. Scores have unit size, so their common scale is not uncertain. If this takes too long,
+    # the result is the variance of every score, with other items as known. `share` is the part of every worker in the
+    # direction, 0 for all if it is the common one. The weights of trusted workers are eliminated; their errors are
+    # taken as independent of positions.
     facts, (K, D) = engine.facts, state.positions.shape
-    plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0]
     touched = np.minimum(2.0 * facts.loads, K) * D
-    if float(touched @ touched) > _RESPONSE_WORK:
-        return plain
+    exact = state.covariance.ndim == 2
+    plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0] if exact else state.covariance[:, 0, 0]
+    whole = exact and float(touched @ touched) <= _RESPONSE_WORK
     curvature = setting.passes.response(
-        state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties
+        state.positions, state.crowd, state.weights, state.shares, setting.width, setting.ties, whole
     )
+    length = max(abs(float(share @ state.weights[:, 0] if share.any() else state.crowd.mean[0])), 1e-9)
+    others, of_mean = found.positions[:, 1:] / length, found.mean_covariance[1:, 1:]
+    if share.any():
+        of_mean = np.einsum("s,sij->ij", share**2, found.weight_covariance[:, 1:, 1:])
+    if not whole:
+        values, vectors = np.linalg.eigh(curvature.reshape(K, D, D) + np.eye(D))
+        own = (vectors[:, 0] ** 2 / np.maximum(values, 1.0)).sum(axis=1)
+        level = 1.0 / found.component_size
+        variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
+        ratio = np.sqrt(variance / np.diag(plain)) if exact else variance
+        return plain * np.outer(ratio, ratio) if exact else variance
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:
@@ -297,14 +311,11 @@ def _score_covariance(
     # unchanged.
     root = (values > 0.99)[:, None] * vectors.T / np.sqrt(np.maximum(values, 1.0))[:, None]
     gradient, trusted = np.zeros((K, len(curvature))), found.direction == "trusted"
-    length = max(abs(float(share @ state.weights[:, 0] if share.any() else state.crowd.mean[0])), 1e-9)
     gradient[np.arange(K), np.arange(K) * D] = 1.0
-    others = found.positions[:, 1:] / length
     if not trusted:
         gradient[:, at + 1 : at + D] = others
     half = gradient @ root.T
     if trusted:
-        of_mean = np.einsum("s,sij->ij", share**2, found.weight_covariance[:, 1:, 1:])
         half = np.concatenate([half, others @ np.linalg.cholesky(of_mean)], axis=1)
     s = found.positions[:, 0] / max(float(np.linalg.norm(found.positions[:, 0])), 1e-300)
     half = half - np.outer(s, s @ half)

@@ -358,10 +358,12 @@ class CpuDimensions(_Passes):
         return self._pass().dimension_classes(positions, covariance, *crowd, weights, width, self._n_gold, ties)
 
     def response(
-        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
+        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool, whole: bool
     ) -> Vector:
         none = np.zeros((*positions.shape, positions.shape[1]))
-        return self._pass().dimension_response(positions, none, *crowd, weights, shares, width, self._n_gold, ties)
+        return self._pass().dimension_response(
+            positions, none, *crowd, weights, shares, width, self._n_gold, ties, whole
+        )
 
     @property
     def _n_gold(self) -> int:

@@ -464,13 +464,13 @@ class TorchDimensions:
         return to_host(torch.stack([_laplace(at, a, *each) for each in classes[: 4 if E > D else 3]], dim=1))
 
     def response(
-        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool
+        self, positions: Vector, crowd: Crowd, weights: Vector, shares: Vector, width: Vector, ties: bool, whole: bool
     ) -> Vector:
-        """Return the curvature with weights eliminated, from the compiled core; only few items need it."""
+        """Return the curvature with weights eliminated, from one pass of the compiled core."""
         from crowdsift.engines.cpu import engine
 
         core = engine(self._comparisons, thread_count(None)).dimensions
-        return core.response(positions, crowd, weights, shares, width, ties)
+        return core.response(positions, crowd, weights, shares, width, ties, whole)
 
     def votes_at(
         self,
