@@ -120,11 +120,10 @@ struct ResidualsBinding {
     nb::ndarray<nb::numpy, double, nb::ndim<2>> multiply(Matrix<double> v) const {
         const std::size_t K = core->votes.n_items, columns = v.shape(1);
         require(v, K, columns, "v");
-        if (columns == 0 || columns > 32) throw std::invalid_argument("1 to 32 columns");
+        if (columns == 0 || columns > kMostColumns) throw std::invalid_argument("1 to 32 columns");
         Vec out(K * columns);
         core->run([&] {
-            const auto product = columns == 8 ? multiply_residuals<8> : multiply_residuals<0>;
-            product(space(), r.data(), v.data(), columns, out.data(), core->pool);
+            multiply_residuals(space(), r.data(), v.data(), columns, out.data(), core->pool);
         });
         return hand_over<double, 2>(std::move(out), {K, columns});
     }

@@ -523,46 +523,70 @@ inline void residuals(const Space& space, const double* mean, const double* take
     });
 }
 
+// A vote of a worker in products of residuals: its residual, the same by the root of the number of
+// votes, a bit per column that reverses it, and where the rows of its items begin.
+struct ResidualVote {
+    double all, own;
+    std::uint64_t signs;
+    std::size_t one, two;
+
+    // The residual in a column; all n votes of the first column, n votes reversed one by one in
+    // the others.
+    CROWDSIFT_INLINE double in(std::size_t column) const {
+        const auto reversed = static_cast<std::int64_t>(signs << (63U - column) & (1ULL << 63U));
+        return column == 0 ? all : from_bits(to_bits(own) ^ reversed);
+    }
+};
+
+CROWDSIFT_INLINE void residual_flows(const std::vector<ResidualVote>& rows, std::size_t columns,
+                                     const double* CROWDSIFT_RESTRICT v,
+                                     double* CROWDSIFT_RESTRICT total,
+                                     double* CROWDSIFT_RESTRICT sums) {
+    for (std::size_t c = 0; c < columns; ++c) total[c] = 0.0;
+    for (const ResidualVote& row : rows)
+        for (std::size_t c = 0; c < columns; ++c)
+            total[c] += row.in(c) * (v[row.one + c] - v[row.two + c]);
+    for (const ResidualVote& row : rows)
+        for (std::size_t c = 0; c < columns; ++c) {
+            const double flow =
+                row.in(c) * total[c] - row.own * row.own * (v[row.one + c] - v[row.two + c]);
+            sums[row.one + c] += flow;
+            sums[row.two + c] -= flow;
+        }
+}
+
+constexpr std::size_t kTestColumns = 8, kMostColumns = 32;  // loops over the first are unrolled
+
+CROWDSIFT_CLONES
+inline void residual_products(const std::vector<ResidualVote>& rows, std::size_t columns,
+                              const double* v, double* sums) {
+    double total[kMostColumns];
+    if (columns == kTestColumns)
+        residual_flows(rows, kTestColumns, v, total, sums);
+    else
+        residual_flows(rows, columns, v, total, sums);
+}
+
 // out = sum over workers of (u u' - sum over votes of r^2 e e') v, u the sum of r e over the votes
 // of a worker, e = e_first - e_second; the degrees are sums of r^2.
-template <std::size_t kColumns>
-void multiply_residuals(const Space& space, const float* r, const double* v, std::size_t given,
-                        double* out, ThreadPool& pool) {
+inline void multiply_residuals(const Space& space, const float* r, const double* v,
+                               std::size_t columns, double* out, ThreadPool& pool) {
     const Votes& votes = space.votes;
-    const std::size_t columns = kColumns ? kColumns : given;
     over_worker_ranges(
         votes, pool, votes.n_items * columns, out,
         [&](std::size_t, std::size_t from, std::size_t to, double* sums) {
-            std::vector<double> total(columns), turned;
+            std::vector<ResidualVote> rows;
             for (std::size_t s = from; s < to; ++s) {
-                const std::size_t begin = votes.begin_of(s), end = votes.begin_of(s + 1);
-                std::fill(total.begin(), total.end(), 0.0);
-                turned.resize((end - begin) * columns);
-                const auto each = [&](const auto& visit) {
-                    for (std::size_t i = begin; i < end; ++i)
-                        if (r[i] != 0.0F)
-                            visit(i, turned.data() + (i - begin) * columns,
-                                  votes.first[i] * columns, votes.second[i] * columns,
-                                  std::max(static_cast<double>(votes.weight[i]), 1.0));
-                };
-                each([&](std::size_t i, double* ri, std::size_t one, std::size_t two, double n) {
-                    const std::uint64_t signs = space.hash(i, s, 0x5851F42D4C957F2DU) << 1U;
-                    const double all = static_cast<double>(r[i]), own = all / std::sqrt(n);
-                    for (std::size_t c = 0; c < columns; ++c)  // n votes, reversed one by one
-                        ri[c] = signs >> c & 1U ? -own : own;
-                    ri[0] = all;
-                    for (std::size_t c = 0; c < columns; ++c)
-                        total[c] += ri[c] * (v[one + c] - v[two + c]);
-                });
-                each([&](std::size_t i, const double* ri, std::size_t one, std::size_t two,
-                         double n) {
-                    const double square = static_cast<double>(r[i]) * static_cast<double>(r[i]) / n;
-                    for (std::size_t c = 0; c < columns; ++c) {
-                        const double flow = ri[c] * total[c] - square * (v[one + c] - v[two + c]);
-                        sums[one + c] += flow;
-                        sums[two + c] -= flow;
-                    }
-                });
+                rows.clear();
+                for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                    if (r[i] == 0.0F) continue;
+                    const double all = static_cast<double>(r[i]);
+                    const double n = static_cast<double>(votes.weight[i]);
+                    rows.push_back({all, n > 1.0 ? all / std::sqrt(n) : all,
+                                    space.hash(i, s, 0x5851F42D4C957F2DU) << 1U,
+                                    votes.first[i] * columns, votes.second[i] * columns});
+                }
+                residual_products(rows, columns, v, sums);
             }
         });
 }
