@@ -1,20 +1,13 @@
 """Positions of items and weights of workers, for votes with more than one dimension."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.numeric import Indices, Vector
-
-
-class Trial(NamedTuple):
-    """A number of dimensions that was tried, its evidence and its left-out log loss (NaN: not measured)."""
-
-    dimensions: int
-    evidence: float
-    left_out_loss: float
+from crowdsift.solvers.ep.terms.dimensions import Trial as Trial
 
 
 @dataclass(frozen=True)

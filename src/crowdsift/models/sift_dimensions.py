@@ -11,11 +11,11 @@ from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.covariance import ScorePrecision, exact_items
-from crowdsift.models.dimensions import DimensionEstimate, Trial
+from crowdsift.models.dimensions import DimensionEstimate
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
-from crowdsift.solvers.ep.terms.dimensions import Setting, State, begin, fitted, resumed, search
+from crowdsift.solvers.ep.terms.dimensions import Setting, State, Trial, begin, fitted, resumed, search
 
 _RESPONSE_WORK = 1e9  # largest sum of squared numbers of positions that workers judge
 _OPEN_CAUTION = (1.0, 1.0, 0.5, 0.0)  # caution of the passes over workers under a broad prior
@@ -81,8 +81,7 @@ def with_dimensions(
         return _estimate(estimate, engine, setting, resumed(setting, _earlier(earlier, one)), earlier.trials)
     if asked:
         return _estimate(estimate, engine, setting, fitted(setting, one, asked, facts.loads), (), trusted)
-    state, tried = search(setting, one, _most(*_carriers(engine)), facts.loads)
-    trials = tuple(Trial(*each) for each in tried)
+    state, trials = search(setting, one, _most(*_carriers(engine)), facts.loads)
     if state is None:
         tested = float(facts.loads.sum())
         return replace(estimate, population={**(estimate.population or {}), "tested": tested})
@@ -299,8 +298,10 @@ def _score_covariance(
         own = (vectors[:, 0] ** 2 / np.maximum(values, 1.0)).sum(axis=1)
         level = 1.0 / found.component_size
         variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
-        ratio = np.sqrt(variance / np.diag(plain)) if exact else variance
-        return plain * np.outer(ratio, ratio) if exact else variance
+        if not exact:
+            return variance
+        ratio = np.sqrt(variance / np.diag(plain))
+        return plain * np.outer(ratio, ratio)
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:

@@ -315,23 +315,23 @@ def _standardised(state: State) -> State:
     return state.turned(vectors @ np.diag(np.maximum(values, 1e-6) ** -0.5) @ vectors.T)
 
 
-class Tried(NamedTuple):
-    """A number of dimensions that was tried: its evidence, and the loss of left-out votes."""
+class Trial(NamedTuple):
+    """A number of dimensions that was tried, its evidence and its left-out log loss (NaN: not measured)."""
 
     dimensions: int
     evidence: float
     left_out_loss: float
 
 
-def _tried(out: Setting, state: State) -> Tried:
+def _tried(out: Setting, state: State) -> Trial:
     """Return the evidence of a trial, the log-probability of its left-out votes given the others, and its loss."""
     total, weight = out.passes.log_probability(
         state.positions, state.covariance, state.weights, state.second, out.width, out.ties, int(out.part)
     )
-    return Tried(state.count, state.bound + total, -total / max(weight, 1e-300))
+    return Trial(state.count, state.bound + total, -total / max(weight, 1e-300))
 
 
-def search(setting: Setting, one: State, most: int, loads: Vector) -> tuple[State | None, tuple[Tried, ...]]:
+def search(setting: Setting, one: State, most: int, loads: Vector) -> tuple[State | None, tuple[Trial, ...]]:
     """Return the state of the number of dimensions that evidence and left-out votes choose."""
     # Another dimension is tried while a test of the residuals passes, on six votes of seven. It is kept if the evidence
     # of all votes rises by more than 3 nats and the loss of the other votes falls. None stands for one dimension; `one`
