@@ -250,6 +250,8 @@ def test_more_dimensions_than_votes_can_carry():
     assert estimate_votes(crowdsift.Sift(dimensions=3), islands, CPU).dimensions.count == 3
     with pytest.raises(RequestError, match=r"20 items and 2 workers, which can carry 2 \(never more than 8\)"):
         estimate_votes(crowdsift.Sift(dimensions=3), planted(1, items=20, workers=2)[0], CPU)
+    with pytest.raises(RequestError, match="2 dimensions are too many for 4 items and 1 worker, which can carry 1"):
+        estimate_votes(crowdsift.Sift(dimensions=2), planted(1, items=4, workers=1)[0], CPU)
     with pytest.raises(RequestError, match="10 items and 12 workers, which can carry 8"):
         estimate_votes(crowdsift.Sift(dimensions=9), planted(1, items=10, workers=12)[0], CPU)
     with pytest.raises(RequestError, match="whole number above 0 or 'auto', not 0"):

@@ -37,8 +37,8 @@ def refuse_count(count: int, items: int, workers: int, islands: int = 1) -> None
     if count > (most := _most(items, workers, islands)):
         apart = f" in {islands:,} islands" if islands > 1 else ""
         raise RequestError(
-            f"{count} dimensions are too many for {items:,} items{apart} and {workers:,} workers, which can carry "
-            f"{most} (never more than {MAX_DIMENSIONS}): --dimensions {most} (dimensions={most}) or auto"
+            f"{count} dimensions are too many for {items:,} items{apart} and {workers:,} worker{'s' * (workers != 1)}, "
+            f"which can carry {most} (never more than {MAX_DIMENSIONS}): --dimensions {most} (dimensions={most}) or auto"
         )
 
 
