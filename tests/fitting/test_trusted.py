@@ -341,7 +341,7 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, capsys, monkeypatch):
         (str(path), ["panel"], "--trusted takes COLUMN=VALUE"),
         (str(path), ["panel=x"], "no vote has"),
         (absent, ["panel=human", "--method", "bt"], "bt has no trusted votes"),  # before votes are read
-        (absent, ["panel=human", "--by", "left"], "--trusted or --by"),
+        (absent, ["panel=human", "--by", "left"], "not both at once"),
     ):
         monkeypatch.setattr("sys.argv", ["crowdsift", "fit", file, "--trusted", *given])
         with pytest.raises(SystemExit):

@@ -84,7 +84,7 @@ def fit(
     import crowdsift
     from crowdsift.fitting import refuse_unused
 
-    given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness, bool(reading.by))
+    given, panel = hyper_parameters(settings or []), trusted_panel(trusted, robustness)
     model = _named_model(method, given, dimensions, pooling, bool(reading.by), panel)
     on_scale = anchors(anchor)
     _refuse_targets(
@@ -193,12 +193,8 @@ def _named_model(
     model = None if method is None else crowdsift.model(method, **given)
     if dimensions is not None:
         as_model(model or "sift", dimensions)
-    if pooling is not None:
-        crowdsift.model("sift", pooling=pooling)
-        if not by:
-            raise RequestError("--pooling is for contexts; name their column with --by, or omit --pooling")
-    if model is not None:
-        refuse_shared(model, pooling, panel)
+    shared = crowdsift.model("sift", pooling=pooling or "auto")
+    refuse_shared(model or shared, pooling, panel, by)
     return model
 
 

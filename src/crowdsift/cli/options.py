@@ -503,12 +503,10 @@ MissingFeatures = Annotated[
 GoalText = Annotated[str, typer.Option("--goal", help="The goal: first, top-K (such as top-3) or ranking.")]
 
 
-def trusted_panel(given: list[str] | None, robustness: bool, by: bool) -> dict[str, list[str]] | None:
-    """Return the column and values of --trusted; raise an error for several columns, --robustness or --by."""
+def trusted_panel(given: list[str] | None, robustness: bool) -> dict[str, list[str]] | None:
+    """Return the column and values of --trusted; raise an error for several columns, or --robustness."""
     if not given:
         return None
-    if by:
-        raise RequestError("sift takes --trusted or --by, not both at once yet; omit one of the two")
     if robustness:
         raise RequestError(
             "--robustness does not know the influence of votes on the scores of a "

@@ -168,7 +168,6 @@ def fit(
     """
     seed, tune, level = whole_number("seed", seed), yes_or_no("tune", tune), checked_level(level)
     model = as_model(DEFAULT if method is None else method, dimensions)
-    refuse_shared(model, pooling, trusted)
     options, given = ReadOptions.of(reading, threads), named_options(engine_options)
     checkpoint = given.pop("checkpoint", None)
     given |= named_options({"memory": options.memory or None})
@@ -177,6 +176,7 @@ def fit(
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
     groups = trusted_values(trusted)[0] or None if dependent_by is None else dependent_by
     read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
+    refuse_shared(model, pooling, trusted, bool(read.by))
     read, rows = with_trusted(read, rows, trusted, options.hide_workers)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)

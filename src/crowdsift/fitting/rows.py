@@ -193,10 +193,6 @@ def with_trusted(
 ) -> tuple[Comparisons, VoteRows | None]:
     """Return votes with their panels, and rows without panels."""
     column, values = trusted_values(trusted)
-    if column and votes.by:
-        raise RequestError(
-            "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; omit one of the two"
-        )
     if not column or rows is None or rows.group is None:
         return votes, rows
     if rows.grouped_by != column:
@@ -213,8 +209,14 @@ def with_trusted(
     return found, kept
 
 
-def refuse_shared(model: Model, pooling: str | None, trusted: Any) -> None:
-    """Raise an error for pooling, or for trusted votes, that a method other than `sift` would ignore."""
+def refuse_shared(model: Model, pooling: str | None, trusted: Any, by: bool) -> None:
+    """Raise an error for pooling, or for trusted votes, without effect; `by` tells whether votes have contexts."""
+    if pooling is not None and not by:
+        raise RequestError("pooling (--pooling) is for contexts; name their column with --by (by=), or omit --pooling")
+    if trusted and by:
+        raise RequestError(
+            "sift takes trusted votes (--trusted) or contexts (--by), not both at once yet; omit one of the two"
+        )
     if isinstance(model, Sift):
         return
     if trusted:
@@ -235,9 +237,7 @@ def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model
         model = replace(model, contexts=False)  # replies to prompts: a worker is the same in all contexts
     if pooling is None:
         return model
-    if not votes.by:
-        raise RequestError("pooling (--pooling) is for contexts; name their column with --by (by=), or omit --pooling")
-    refuse_shared(model, pooling, None)
+    refuse_shared(model, pooling, None, bool(votes.by))
     if isinstance(model, Sift):
         model = replace(model, pooling=pooling)
         if pooling == "complete" and model.boards(votes) is None:
