@@ -38,7 +38,8 @@ def refuse_count(count: int, items: int, workers: int, islands: int = 1) -> None
         apart = f" in {islands:,} islands" if islands > 1 else ""
         raise RequestError(
             f"{count} dimensions are too many for {items:,} items{apart} and {workers:,} worker{'s' * (workers != 1)}, "
-            f"which can carry {most} (never more than {MAX_DIMENSIONS}): --dimensions {most} (dimensions={most}) or auto"
+            f"which can carry {most} (never more than {MAX_DIMENSIONS}): --dimensions {most} "
+            f"(dimensions={most}) or auto"
         )
 
 
@@ -300,8 +301,7 @@ def _score_covariance(
         variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
         if not exact:
             return variance
-        ratio = np.sqrt(variance / np.diag(plain))
-        return plain * np.outer(ratio, ratio)
+        return plain * np.outer(ratio := np.sqrt(variance / np.diag(plain)), ratio)
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:
