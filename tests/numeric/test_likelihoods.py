@@ -10,7 +10,7 @@ import pytest
 from reference_engine.links import logistic, polya_gamma_mean, probit
 from scipy.special import erfcx, expit, log_expit, log_ndtr
 
-from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid, smoothing
 
 FAR = np.array([-700.0, -100.0, -38.0, -36.001, -36.0, -35.9, -8.0, -1.5, -1e-9])
 POINTS = np.concatenate([FAR, [0.0], -FAR[::-1]])
@@ -70,3 +70,12 @@ def test_the_core_smooths_with_the_same_constant():
     header = Path(__file__).parents[2] / "cpp" / "include" / "crowdsift" / "simd.hpp"
     pi, divisor = re.search(r"kLogisticSmoothing = ([0-9.]+) / ([0-9.]+);", header.read_text()).groups()
     assert float(pi) / float(divisor) == LOGISTIC_SMOOTHING
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.3, 1.0, 4.0, 16.0])
+def test_smoothing_approximates_the_mean_of_the_logistic_function(variance):
+    """E[σ(x)] of x ~ N(m, v), by Gauss-Hermite quadrature; exact without variance."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    mean = np.linspace(-4.0, 4.0, 33)
+    exact = expit(mean[:, None] + np.sqrt(variance) * nodes) @ weights / weights.sum()
+    np.testing.assert_allclose(expit(smoothing(np.array(variance)) * mean), exact, atol=0.02 if variance else 1e-12)

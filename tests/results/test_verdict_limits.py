@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.results import verdicts
 from crowdsift.results.verdicts import shares, side_information, words_of
 
 TYPICAL = 2.0
@@ -139,3 +140,33 @@ def test_judges_that_are_models_are_used_or_left_out():
         found = crowdsift.fit(rows).worker_table["suggestion"].tolist()
         assert found[1:] == [allowed[0]] * 7
         assert found[0] in allowed[1:]
+
+
+@pytest.mark.parametrize("method", ["bora-map", "htcv"])
+def test_planted_workers_have_the_verdict_of_their_kind(method):
+    """Also where a method gives some workers a reliability of exactly 0, which says nothing of the usual one."""
+    rng = np.random.default_rng(5)
+    slope = np.repeat([2.0, 0.0, -2.0], (20, 8, 2)) if method == "bora-map" else np.repeat([2.0, 0.0], (12, 18))
+    worker = np.repeat(np.arange(30), 80)
+    left, right = rng.integers(0, 20, (2, 2400))
+    scores = rng.permutation(np.linspace(-1.5, 1.5, 20))
+    wins = rng.random(2400) < 1 / (1 + np.exp(-slope[worker] * (scores[left] - scores[right])))
+    keep = left != right
+    fit = crowdsift.fit(
+        {
+            "left": left[keep],
+            "right": right[keep],
+            "winner": np.where(wins, "left", "right")[keep],
+            "worker": worker[keep],
+        },
+        method,
+    )
+    expected = np.array([{2.0: "reliable", 0.0: "random", -2.0: "adversarial"}[each] for each in slope])
+    verdict = fit.worker_table["verdict"]
+    assert (verdict == expected)[slope != 0.0].all()
+    assert (verdict == expected)[slope == 0.0].mean() > 0.7
+
+
+def test_types_of_workers_treat_both_sides_alike():
+    np.testing.assert_array_equal(verdicts._LEANS, -verdicts._LEANS[::-1])
+    np.testing.assert_allclose(np.sort(verdicts._SIDES), np.sort(1.0 - verdicts._SIDES))
