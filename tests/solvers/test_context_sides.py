@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.numeric.random_effects import log_mean
+from crowdsift.solvers.ep.terms import contexts
 from crowdsift.solvers.ep.terms.contexts import SideTree
 
 WHOLE = np.array([0, 0, 0, 1])
@@ -120,3 +123,7 @@ def test_what_is_unknown_of_the_population_is_unknown_of_every_context():
     mean, variance = tree.context_posteriors(0.04)
     np.testing.assert_allclose(mean, 0.3)
     np.testing.assert_allclose(variance, 0.04)
+
+
+def test_sites_that_do_not_count_idle_threads_leave_one():
+    assert contexts.ContextSites.idle_threads(SimpleNamespace(by_context=object())) == 1

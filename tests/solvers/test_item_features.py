@@ -280,3 +280,18 @@ def test_votes_that_cancel_leave_all_scores_at_zero():
     for prior in (fresh, run.item_prior):
         assert prior.solve(nothing, np.zeros(12), 1e-9) == pytest.approx(np.zeros(12), abs=1e-6)
     assert np.abs(run.means).max() > 0.1
+
+
+def test_the_last_evidence_of_runs_is_compared():
+    """A run that only had more evidence before is not better; side biases and features cost 3 nats."""
+
+    def run(*evidence, sides=False, features=True):
+        types = SimpleNamespace(types=SimpleNamespace(sides=sides))
+        return SimpleNamespace(prior=types, evidence=evidence, item_prior=object() if features else None)
+
+    better = low_rank_features._better
+    assert better(run(0.0, 10.0), run(20.0, 5.0))
+    assert not better(run(20.0, 5.0), run(0.0, 10.0))
+    for wider, best in ((run(12.0, sides=True), run(10.0)), (run(12.0), run(10.0, features=False))):
+        assert not better(wider, best)
+        assert better(SimpleNamespace(**{**vars(wider), "evidence": (13.5,)}), best)
