@@ -170,3 +170,20 @@ def test_planted_workers_have_the_verdict_of_their_kind(method):
 def test_types_of_workers_treat_both_sides_alike():
     np.testing.assert_array_equal(verdicts._LEANS, -verdicts._LEANS[::-1])
     np.testing.assert_allclose(np.sort(verdicts._SIDES), np.sort(1.0 - verdicts._SIDES))
+
+
+@pytest.mark.parametrize("sides", [False, True])
+def test_votes_without_information_leave_the_classes_their_prior_shares(sides):
+    """Of types of a class, those with a usual lean have more of its share; a random type has no strong lean."""
+    levels = 1.5 * np.concatenate([-verdicts._STEPS[::-1], [0.0], verdicts._STEPS])
+    leans = verdicts._LEANS if sides else np.zeros(1)
+    level, lean = np.repeat(levels, len(leans)), np.tile(leans, len(levels))
+    more = len(verdicts._SIDES) * sides
+    weights = verdicts._learned(np.zeros((7, len(level) + more)), level, lean, 1.5)
+    of_class = np.append(verdicts._classes(level, 1.5), np.full(more, 3))
+    shares = np.array(verdicts._SHARES[: 4 if sides else 3])
+    np.testing.assert_allclose(np.bincount(of_class, weights), shares / shares.sum(), rtol=1e-9)
+    if sides:
+        good = weights[: len(level)][level == levels[-1]]
+        np.testing.assert_allclose(good / good[2], np.exp(-2.0 * leans**2), rtol=1e-9)
+        assert (weights[: len(level)][(level == 0.0) & (np.abs(lean) > 1.0)] == 0.0).all()
