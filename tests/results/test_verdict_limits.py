@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results import verdicts
 from crowdsift.results.verdicts import shares, side_information, words_of
 
@@ -187,3 +190,42 @@ def test_votes_without_information_leave_the_classes_their_prior_shares(sides):
         good = weights[: len(level)][level == levels[-1]]
         np.testing.assert_allclose(good / good[2], np.exp(-2.0 * leans**2), rtol=1e-9)
         assert (weights[: len(level)][(level == 0.0) & (np.abs(lean) > 1.0)] == 0.0).all()
+
+
+def stand_in(votes, scores, sd=None):
+    """What the evidence of votes reads of a fit."""
+    workers = SimpleNamespace(random_level=0.0)
+    estimate = SimpleNamespace(scores=scores, workers=workers)
+    return SimpleNamespace(votes=votes, estimate=estimate, model=crowdsift.BoraMAP(), score_sd=sd)
+
+
+def test_log_likelihoods_of_types_are_those_of_the_votes_one_by_one():
+    """Differences lie on the bins, so that only single precision rounds."""
+    rng = np.random.default_rng(3)
+    scores, n = np.array([0.0, 0.5, 1.5, 2.5, 4.0]), 300
+    left = rng.integers(0, 5, n)
+    right = (left + rng.integers(1, 5, n)) % 5
+    votes = crowdsift.Comparisons.from_arrays(
+        left, right, outcome=rng.choice([0.0, 0.5, 1.0], n), worker=rng.integers(0, 4, n), sides_known=True
+    )
+    levels, leans = np.array([-1.2, 0.0, 0.4, 2.0]), np.array([-0.7, 0.0, 1.1])
+    found = verdicts._log_likelihoods(stand_in(votes, scores), levels, leans)
+    z = (scores[votes.first] - scores[votes.second])[:, None, None] * levels[:, None] + leans
+    chosen = np.where(votes.outcome[:, None, None] > 0.5, sigmoid(z), sigmoid(-z)).reshape(len(votes), -1)
+    slips = np.log((1.0 - verdicts._SLIPS) * chosen + 0.5 * verdicts._SLIPS)
+    sides = np.where(votes.outcome[:, None] > 0.5, np.log(verdicts._SIDES), np.log(1.0 - verdicts._SIDES))
+    each = np.hstack([slips, sides]) * (votes.weight * (votes.outcome != 0.5))[:, None]
+    exact = np.stack([each[votes.worker_codes() == worker].sum(axis=0) for worker in range(4)])
+    np.testing.assert_allclose(found, exact - exact.max(axis=1, keepdims=True), rtol=1e-5, atol=1e-4)
+
+
+def test_differences_are_shrunk_by_their_errors():
+    """E[σ(bd)] for a normal d is close to σ of the shrunk difference times b."""
+    votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    scores, sd, slope = np.array([1.5, -0.5]), np.array([0.6, np.nan]), 1.7
+    shrunk = verdicts._differences(stand_in(votes, scores, sd), slope)(np.array([0]), np.array([1]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    mean = sigmoid(slope * (2.0 + 0.6 * nodes)) @ weights / weights.sum()
+    assert sigmoid(slope * shrunk)[0] == pytest.approx(mean, abs=0.005)
+    plain = verdicts._differences(stand_in(votes, scores), slope)(np.array([0]), np.array([1]))
+    assert plain.tolist() == [2.0]
