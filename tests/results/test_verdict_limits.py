@@ -145,8 +145,8 @@ def test_judges_that_are_models_are_used_or_left_out():
         assert found[0] in allowed[1:]
 
 
-@pytest.mark.parametrize("method", ["bora-map", "htcv"])
-def test_planted_workers_have_the_verdict_of_their_kind(method):
+@pytest.mark.parametrize(("method", "sides"), [("bora-map", True), ("bora-map", False), ("htcv", True)])
+def test_planted_workers_have_the_verdict_of_their_kind(method, sides):
     """Also where a method gives some workers a reliability of exactly 0, which says nothing of the usual one."""
     rng = np.random.default_rng(5)
     slope = np.repeat([2.0, 0.0, -2.0], (20, 8, 2)) if method == "bora-map" else np.repeat([2.0, 0.0], (12, 18))
@@ -155,15 +155,8 @@ def test_planted_workers_have_the_verdict_of_their_kind(method):
     scores = rng.permutation(np.linspace(-1.5, 1.5, 20))
     wins = rng.random(2400) < 1 / (1 + np.exp(-slope[worker] * (scores[left] - scores[right])))
     keep = left != right
-    fit = crowdsift.fit(
-        {
-            "left": left[keep],
-            "right": right[keep],
-            "winner": np.where(wins, "left", "right")[keep],
-            "worker": worker[keep],
-        },
-        method,
-    )
+    votes = {"first": left[keep], "second": right[keep], "outcome": wins[keep].astype(float), "worker": worker[keep]}
+    fit = crowdsift.fit(votes, method, sides=sides)
     expected = np.array([{2.0: "reliable", 0.0: "random", -2.0: "adversarial"}[each] for each in slope])
     verdict = fit.worker_table["verdict"]
     assert (verdict == expected)[slope != 0.0].all()
@@ -229,3 +222,13 @@ def test_differences_are_shrunk_by_their_errors():
     assert sigmoid(slope * shrunk)[0] == pytest.approx(mean, abs=0.005)
     plain = verdicts._differences(stand_in(votes, scores), slope)(np.array([0]), np.array([1]))
     assert plain.tolist() == [2.0]
+
+
+def test_shares_of_classes_depend_on_differences_of_evidence_alone():
+    rng = np.random.default_rng(4)
+    evidence = rng.normal(0.0, 3.0, (40, 4))
+    found = verdicts.class_shares(evidence)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(verdicts.class_shares(evidence + rng.normal(0.0, 50.0, (40, 1))), found, atol=1e-9)
+    sure = verdicts.class_shares(np.where(np.eye(4)[rng.integers(0, 4, 40)] > 0, 0.0, -60.0))
+    assert (sure.max(axis=1) > 1.0 - 1e-9).all()
