@@ -127,3 +127,9 @@ def test_what_is_unknown_of_the_population_is_unknown_of_every_context():
 
 def test_sites_that_do_not_count_idle_threads_leave_one():
     assert contexts.ContextSites.idle_threads(SimpleNamespace(by_context=object())) == 1
+
+
+def test_only_workers_with_several_contexts_show_how_much_contexts_differ():
+    """-1 stands for the contexts with too few votes, together; context 0 is one like the others."""
+    apart = SimpleNamespace(worker=np.array([0, 0, 1, 2, 2, 3, 3, 3]), context=np.array([0, 1, 0, -1, 2, 0, 3, -1]))
+    assert contexts._informative(apart, 4).tolist() == [0, 1, 5, 6]
