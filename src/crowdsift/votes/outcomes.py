@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdsift.numeric import Vector
-from crowdsift.numeric.likelihoods import sigmoid, smoothing
+from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.votes.comparisons import Comparisons
 
 Values = Vector
 
 # Candidate numbers of votes at the common rate that are added to a worker's own; the likeliest is used.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
+_FAR = 300.0  # largest size of z, far below the logarithm of the largest number
 
 
 class Outcomes(NamedTuple):
@@ -36,7 +37,8 @@ def half_win(share: Values, rate: Values) -> Outcomes:
 
 def rao_kupper(advantage: Values, width: Values) -> Outcomes:
     """Return outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
-    win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
+    against, apart = np.exp(np.clip(-advantage, -_FAR, _FAR)), np.exp(width)
+    win, loss = 1.0 / (1.0 + apart * against), against / (against + apart)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
 
 
