@@ -47,13 +47,21 @@ GROUPS = "tests/solvers/test_group_prior.py"
 TRIAL = "tests/solvers/test_context_trial.py"
 SUMMARY = "tests/solvers/test_type_summary.py"
 SIFT = "tests/models/test_sift.py"
+VERDICTS = "tests/results/test_verdicts.py"
 BALANCED = "tests/models/test_models.py::test_bora_em_of_balanced_votes_knows_no_names_of_workers"
 # What is mutated, and the tests that must notice, the fastest first; its own doctests always belong to them. More tests
 # would notice more: these are the ones that are about the file.
 TARGETS: dict[str, tuple[str, ...]] = {
     "numeric/likelihoods.py": ("tests/numeric/test_likelihoods.py", OPTIMUM, "tests/engines/test_engines.py"),
     "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
-    "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
+    "results/verdicts.py": (
+        "tests/results/test_verdict_limits.py",
+        f"{VERDICTS}::test_agreement_is_with_a_fit_of_the_others",
+        f"{VERDICTS}::test_pairs_that_others_leave_open_do_not_count",
+        f"{VERDICTS}::test_an_item_that_nobody_else_judged_is_open_in_large_components_too",
+        f"{VERDICTS}::test_nobody_with_one_vote_is_called_anything",
+        f"{VERDICTS}::test_weak_workers_are_not_random_and_are_paid",
+    ),
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
     "solvers/elimination.py": (ELIMINATION_STEPS, OPTIMUM),
     "solvers/em.py": (EM_STEPS, OPTIMUM, BALANCED),

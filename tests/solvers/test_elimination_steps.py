@@ -226,3 +226,11 @@ def test_stages_fall_to_the_penalty_itself(tolerance, rough, stage, monkeypatch)
     ]
     assert scores.tolist() == [4.0] * 8
     assert trace == [4.0]
+
+
+def test_parameters_that_are_given_are_not_held():
+    """The first stage holds workers at parameters that are all alike; the next one begins with them free."""
+    objective = SimpleNamespace(hold_workers=True)
+    WorkerElimination.start_from(objective, theta := np.ones((3, 1)))
+    assert objective._settled is theta
+    assert not objective.hold_workers

@@ -104,3 +104,20 @@ def test_the_same_vote_again_takes_over_its_site_however_often():
     found = carried_over(one, votes_of(many), RELIABILITY_ONLY)
     for values, known in zip(found[4:8], one[4:8], strict=True):
         assert values.tolist() == [known[0]] * 3
+
+
+@pytest.mark.parametrize(("zero", "visited"), [([0], [0]), ([1, 2], [1]), ([0, 2], [0, 1]), ([], None), ([0, 3], None)])
+def test_workers_with_a_single_new_vote_are_visited_first(zero, visited):
+    """A vote without a site is new; where most votes belong to such workers, whole passes follow instead."""
+    tau = np.ones(6)
+    tau[zero] = 0.0
+    seen, counts, worker = [], np.array([1.0, 2.0, 3.0]), np.repeat(np.arange(3), [1, 2, 3])
+    passes = SimpleNamespace(
+        _votes=SimpleNamespace(tau=tau, nu=np.where(tau > 0.0, 1.0, 0.0)),
+        _counts=counts,
+        _worker=worker,
+        _visit=lambda moving: seen.append(np.flatnonzero(moving).tolist()),
+        further=lambda parts: seen.append(parts),
+    )
+    module._Spread.from_new(passes)
+    assert seen == ([] if visited is None else [visited, module._FIRST])

@@ -45,6 +45,7 @@ def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=ties, sides=sides))
     monkeypatch.setattr(summaries, "_NUMBERS", 3 * len(prior.masses))  # some workers at a time
     monkeypatch.setattr(summaries, "_BLOCK", 2 * len(mirrored(LEVELS)))
+    monkeypatch.setattr(summaries, "_MANY", 1)  # these sites offer no summary of many workers
     rng = np.random.default_rng(2)
     G, V = rng.normal(size=WORKERS), rng.uniform(0.1, 0.5, WORKERS)
     sites = posteriors(prior)
