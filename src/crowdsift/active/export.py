@@ -17,6 +17,7 @@ from crowdsift.io.ingest import CodedVotes, coded_votes
 from crowdsift.io.items import read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
+from crowdsift.numeric import Indices, Labels, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.threads import thread_count
 from crowdsift.results.predict import Pairs, better, item_codes
@@ -155,7 +156,7 @@ def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
 
 def soft_labels(
     votes: Any, method: str | Model | None = None, *, threads: int | None = None, **reading: Any
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Vector]:
     """Return the columns that `export_votes` adds, for votes in memory, in the order of their rows.
 
     Examples
@@ -201,8 +202,8 @@ def _require_method(name: str) -> None:
 def _added(
     coded: CodedVotes,
     result: VoteLabels,
-    turned: NDArray[np.bool_],
-    values: dict[str, NDArray[np.float64]],
+    turned: Mask,
+    values: dict[str, Vector],
     kept: NDArray[np.intp],
     texts: str | None,
     to: str,
@@ -252,7 +253,7 @@ def _taken(coded: CodedVotes) -> set[str]:
     return set(names)
 
 
-def _entries(coded: CodedVotes, texts: str) -> NDArray[np.object_]:
+def _entries(coded: CodedVotes, texts: str) -> Labels:
     source, colon, column = texts.rpartition(":")
     if not colon or not source or not column:
         raise RequestError(f"texts are given as ITEMS.csv:COLUMN, not {texts!r}")
@@ -353,14 +354,14 @@ class VoteLabels(NamedTuple):
     probability that the other item is better.
     """
 
-    surer: NDArray[np.float64]
-    margin: NDArray[np.float64]
-    soft_label: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    against: NDArray[np.bool_]
-    turned: NDArray[np.bool_]
+    surer: Vector
+    margin: Vector
+    soft_label: Vector
+    weight: Vector
+    against: Mask
+    turned: Mask
 
-    def speaking_for(self, flipped: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
+    def speaking_for(self, flipped: Mask) -> dict[str, Vector]:
         """Return the columns for the item that the vote prefers, or for the other if flipped."""
         other = self.turned & ~flipped
         return {
@@ -399,7 +400,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
     return VoteLabels(surer, margin, soft, weight, against, turned)
 
 
-def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
+def _rows_of(coded: CodedVotes, found: Fit) -> Indices:
     place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]
@@ -410,16 +411,14 @@ def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
     return place
 
 
-def _difference_sd(
-    found: Fit, one: NDArray[np.int64], two: NDArray[np.int64], rough: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _difference_sd(found: Fit, one: Indices, two: Indices, rough: Vector) -> Vector:
     """Return exact standard deviations of differences if available, otherwise rough ones."""
     sd = np.sqrt(rough)
     exact = None if found.posterior is None else found.posterior.difference_sd(one, two)
     return sd if exact is None else np.where(np.isfinite(exact), exact, sd)
 
 
-def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
+def _rough_variance(coded: CodedVotes, score: Vector, slope: float) -> Vector:
     """Return each score's variance from the item's own votes, with the other scores held fixed."""
     # For methods without intervals in large components.
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
@@ -431,7 +430,7 @@ def _rough_variance(coded: CodedVotes, score: NDArray[np.float64], slope: float)
     return np.asarray(1.0 / np.maximum(total, 1e-2))
 
 
-def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
+def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, Vector]:
     """Return a typical reliable worker's reliability, and the value of every worker's vote."""
     # The typical reliability is the median of those whose interval is above 0. A vote of a worker whose β has a
     # posterior has the information (E β)²/4 about a close pair: almost 0 for random clicks, and the same for a reliable

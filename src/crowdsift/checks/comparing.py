@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
 from crowdsift.results.query import keys_of
@@ -181,7 +181,7 @@ def _loaded(fit: Any) -> Fit:
     return found
 
 
-def _units(fit: Fit, row: NDArray[np.int64], part: NDArray[np.intp]) -> tuple[Vector, Vector, float]:
+def _units(fit: Fit, row: Indices, part: NDArray[np.intp]) -> tuple[Vector, Vector, float]:
     """Return scores and errors in units of the true standard deviation, and the reliability."""
     columns = {name: fit.item_table[name][row] for name in ("score", "lower", "upper")}
     found = separation_of(Table({**columns, "component": part}), fit.method, fit.level)

@@ -29,12 +29,11 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.checks.statistics import calibrated, most_likely
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import difference_variance
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Labels, Mask, Vector
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.saddle_point import saddle_point, saddle_points
 from crowdsift.results.fit import Fit
@@ -44,7 +43,7 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import for_lower, pair_codes
 
-Codes = NDArray[np.int64]
+Codes = Indices
 Again = Callable[[Codes], "Alike"]
 
 _CLOSER = 400  # pairs of workers whose probability by chance comes from a saddle point
@@ -103,7 +102,7 @@ def copying(fit: Fit) -> Copying:
     again = _too_alike(_tested(own, cells, votes.n_workers, none), votes.workers)
     repeats = Table({name: column for name, column in again.items() if name != "other"})
 
-    def by_others(group: NDArray[np.int64]) -> Alike:
+    def by_others(group: Indices) -> Alike:
         return _by_others(cells, rho, shared, between, group)
 
     wholes = alike_as_a_whole(between.one, between.two, between.z, votes.n_workers, by_others)
@@ -136,15 +135,15 @@ class _Pairs(NamedTuple):
     given the votes of others on the pair of items, and `left` the remaining variance of its effect.
     """
 
-    one: NDArray[np.int64]
-    two: NDArray[np.int64]
+    one: Indices
+    two: Indices
     size: Vector
     agreed: Vector
     expected: Vector
     product: Vector
     mean: Vector
     variance: Vector
-    cells: tuple[NDArray[np.int64], NDArray[np.int64]]
+    cells: tuple[Indices, Indices]
     p: tuple[Vector, Vector]
     left: Vector
 
@@ -266,7 +265,7 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
     return np.concatenate(first), np.concatenate(second)
 
 
-def _by_others(cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]) -> Alike:
+def _by_others(cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: Indices) -> Alike:
     """Return the similarity of a group, given the votes of workers outside it."""
     # If some workers copy each other, the others of the group are not independent evidence: a stranger who agrees with
     # one copy agrees with all. So every member is compared with the rest as a whole.
@@ -300,8 +299,8 @@ def _on_many_pairs(group: list[int], cells: Cells, rho: Vector, effects: Effects
 class _Tested(NamedTuple):
     """Pairs of workers with enough votes in common: what they share, and z of their products."""
 
-    one: NDArray[np.int64]
-    two: NDArray[np.int64]
+    one: Indices
+    two: Indices
     shared: Vector
     agreement: Vector
     expected: Vector
@@ -343,7 +342,7 @@ def _tested(
     return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide, common, wide)
 
 
-def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
+def _too_alike(found: _Tested, workers: Labels) -> Table:
     """Return the pairs that agree too often to be chance, surest first."""
     bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
@@ -389,7 +388,7 @@ def _chances(
     return result
 
 
-def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list[int]]:
+def _batches(runs: list[Codes], outcomes_of: Indices) -> Iterator[list[int]]:
     """Yield runs whose tables of outcomes have similar sizes; leave out those above `_OUTCOMES`."""
     if not runs:
         return
@@ -410,7 +409,7 @@ def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list
         yield batch
 
 
-def _own_outcomes(cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector) -> tuple[Vector, Vector]:
+def _own_outcomes(cells: Cells, at: Indices, p: Vector, rho: Vector) -> tuple[Vector, Vector]:
     """Return values and probabilities of the products of a worker's votes on every pair of items."""
     chance = outcomes(cells, at, p, rho).alone
     k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[at])[:, None])
@@ -429,9 +428,7 @@ def bound_of(cases: int) -> float:
     return -NormalDist().inv_cdf(_CHANCE / cases)
 
 
-def alike_as_a_whole(
-    one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
-) -> list[list[int]]:
+def alike_as_a_whole(one: Indices, two: Indices, alike: Vector, n_workers: int, by_others: Again) -> list[list[int]]:
     """Return groups of three or more workers who together agree too often to be chance."""
     # Under independence the sums of different pairs are uncorrelated, even if they have a worker in common: Σz/√pairs
     # is about normal, and all groups of a size share the probability by chance. Groups close to the bound are tested
@@ -492,7 +489,7 @@ def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[i
     return []
 
 
-def linked(pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]) -> tuple[tuple[Any, ...], ...]:
+def linked(pairs: Table, wholes: list[list[int]], workers: Labels) -> tuple[tuple[Any, ...], ...]:
     """Return the workers linked by pairs or groups, the largest group first."""
     leader: dict[Any, Any] = {}
 
@@ -530,15 +527,15 @@ class Cells(NamedTuple):
     `error` is the standard deviation of the log odds by the error of the scores; below 0 for an adversarial worker.
     """
 
-    unit: NDArray[np.int64]
-    worker: NDArray[np.int64]
+    unit: Indices
+    worker: Indices
     votes: Vector
     wins: Vector
     p: Vector
     error: Vector
 
 
-def cells_of(votes: Comparisons, p: Vector, error: Vector, leans: NDArray[np.bool_]) -> Cells:
+def cells_of(votes: Comparisons, p: Vector, error: Vector, leans: Mask) -> Cells:
     """Return the decided votes by pair of items and worker, in the order of pairs."""
     # Cells with more than `MAX_VOTES` votes are scaled down to it, with the same share of wins. A worker who leans to a
     # side answers the two orders of a pair differently. Only its votes in the more frequent order count.
@@ -560,7 +557,7 @@ def cells_of(votes: Comparisons, p: Vector, error: Vector, leans: NDArray[np.boo
     return Cells(unit, who, scale * count, scale * wins, p, error)
 
 
-def spread(cells: Cells, at: NDArray[np.int64], left: Vector) -> Vector:
+def spread(cells: Cells, at: Indices, left: Vector) -> Vector:
     """Return how far the log odds of cells may be off in common: by the effect of a pair and by the scores."""
     return np.copysign(np.minimum(np.sqrt(left + cells.error[at] ** 2), _MAX_SPREAD), cells.error[at])
 
@@ -585,7 +582,7 @@ class Effects:
     `variance` is s².
     """
 
-    def __init__(self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, cells: Cells, repeated: Vector, outside: Mask | None = None) -> None:
         self._cells = cells
         share = 1.0 / repeated if outside is None else np.where(outside, 1.0 / repeated, 0.0)
         p = careful(cells.p)
@@ -597,7 +594,7 @@ class Effects:
         excess = float((self._residual_sum**2 - self._weight_sum).sum())
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
-    def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
+    def without(self, *cells: Indices) -> tuple[tuple[Vector, ...], Vector]:
         """Return probabilities of cells given the votes of others, and the remaining variance."""
         unit = self._cells.unit[cells[0]]
         residual: Vector = self._residual_sum[unit].astype(np.float64)
@@ -624,10 +621,10 @@ class Outcomes(NamedTuple):
     alone: Vector
     first: Vector
     second: Vector
-    seen: NDArray[np.int64]
+    seen: Indices
 
 
-def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> Outcomes:
+def outcomes(cells: Cells, at: Indices, win: Vector, rho: Vector) -> Outcomes:
     """Return the outcomes of cells whose worker prefers the first item with probability `win`."""
     n, p, same = np.round(cells.votes[at])[:, None], win[:, None], rho[cells.worker[at]]
     k = np.minimum(np.arange(int(n.max()) + 1.0), n)
@@ -648,12 +645,12 @@ def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> O
 
 def ratio_z(
     cells: Cells,
-    at: tuple[NDArray[np.int64], NDArray[np.int64]],
+    at: tuple[Indices, Indices],
     p: tuple[Vector, Vector],
     left: Vector,
     rho: Vector,
     common: float,
-    member: NDArray[np.int64],
+    member: Indices,
 ) -> Vector:
     """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
@@ -679,7 +676,7 @@ def ratio_z(
 
 
 def _by_chance(
-    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector], left: Vector, rho: Vector
+    cells: Cells, at: tuple[Indices, Indices], p: tuple[Vector, Vector], left: Vector, rho: Vector
 ) -> Vector:
     """Return probabilities of all outcomes of two cells, over two points of the effect of their pair."""
     tables: list[Vector] = []
@@ -692,7 +689,7 @@ def _by_chance(
     return np.asarray(chance / chance.sum(axis=(1, 2), keepdims=True))
 
 
-def ratio_with_group(cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector) -> float:
+def ratio_with_group(cells: Cells, mine: Indices, others: Indices, p: Vector, rho: Vector) -> float:
     """Return the z of one worker's log ratios given a group's answers on shared pairs."""
     # The others of the group give evidence on the source's opinion: P(o) becomes P(o | their votes). Given these the
     # worker's votes are independent of which members copy. `cells`, `mine`, `others`: the votes, the worker's cells,
@@ -724,7 +721,7 @@ def _outer(one: Vector, two: Vector) -> Vector:
     return np.asarray(one[:, :, None] * two[:, None, :])
 
 
-def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
+def identical_z(cells: Cells, one: Indices, two: Indices, p: Vector) -> float:
     """Return the z of identical answers of two workers."""
     # The probability of identical answers is bounded from above for any effects of pairs of items. In a cell with one
     # answer only, the bound is that of an answer that agrees as if its residual had a correlation of `_EXPLAINED` with

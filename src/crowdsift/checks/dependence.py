@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.checks.influence import ScoreModel, worker_slopes
 from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import MIN_GROUPS
 from crowdsift.fitting.rows import VoteRows
 from crowdsift.models.covariance import ComponentCovariance
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.numeric.distributions import half_width, limits
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.fit import Fit
@@ -28,7 +27,7 @@ _LEAST = 1e-6  # relative to the largest variance
 _NUMBERS = 10_000_000  # sums by group and item in memory at a time
 
 
-def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
+def sandwich(model: ScoreModel, weight: Vector, group: Indices, scores: Vector) -> Vector:
     """Return the sandwich covariance of the scores for votes in G groups, H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1)."""
     k = model.n_items
     _, hessian = model.derivatives(scores, weight)
@@ -112,12 +111,12 @@ def dependent_fields(fit: Fit, rows: VoteRows) -> dict[str, Any]:
     }
 
 
-def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
+def _as_precision(component: Indices, matrix: Vector) -> ComponentCovariance:
     """Return a covariance about the means of components as the pairs of its precision."""
     # On a component of k items its inverse on differences, L, has rows that add up to 0: it is a Laplacian, of weights
     # that may be negative. With fewer groups than items it has no inverse; variances below a millionth of the largest
     # are raised to that.
-    low: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    low: list[Indices] = [np.empty(0, np.int64)]
     high, weight = list(low), [np.empty(0)]
     for each in np.unique(component):
         items = np.flatnonzero(component == each)
@@ -136,13 +135,13 @@ def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCova
     return ComponentCovariance(component, one, two, np.concatenate(weight), 0.0)
 
 
-def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
+def _about_means(matrix: Vector, component: Indices) -> Vector:
     same = component[:, None] == component[None, :]
     centre = np.eye(len(component)) - same / same.sum(axis=1)
     return np.asarray(np.where(same, centre @ matrix @ centre.T, 0.0))
 
 
-def _table(fit: Fit, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None) -> Table:
+def _table(fit: Fit, row: Indices, covariance: ComponentCovariance, sd: Vector | None) -> Table:
     old, order = fit.item_table, np.argsort(row, kind="stable")
     score = old["score"].astype(np.float64)[row]
     lower, upper = limits(score, sd, fit.level)
@@ -236,7 +235,7 @@ def drift(fit: Fit, rows: VoteRows) -> Drift:
 
 
 def _efficient(
-    unit: NDArray[np.int64], count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
+    unit: Indices, count: int, residual: Vector, information: Vector, gap: Vector, tau: Vector
 ) -> tuple[Vector, Vector]:
     """Return the change δ of the slope in every unit, and its information, with the slope itself unknown."""
 

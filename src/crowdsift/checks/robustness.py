@@ -16,7 +16,7 @@ from crowdsift.checks.influence import ScoreModel
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.refit import Nearby, Rescored, refitter
 from crowdsift.models.diagnostics import Kind
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 from crowdsift.results.fit import Fit
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.tables import Table
@@ -352,7 +352,7 @@ class WorkerPath:
         scores: Vector,
         pair: tuple[int, int],
         gap: float,
-        worker: NDArray[np.int64],
+        worker: Indices,
         most: int,
     ) -> None:
         self._weight, self._worker = weight, worker
@@ -418,7 +418,7 @@ class WorkerPath:
 
 def _path(
     model: ScoreModel, held: Vector, scores: Vector, pair: tuple[int, int], gap: float
-) -> tuple[NDArray[np.int64], Vector, Vector]:
+) -> tuple[Indices, Vector, Vector]:
     """Return the cells from which votes are taken, how much each time, and the difference after each."""
     # A removal takes one vote, or a millionth of all votes if that is more, so that the cost does not grow with
     # weights. Scores and influences are computed again after every removal, or after every eighth of the removals that
@@ -518,7 +518,7 @@ def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vecto
     return taken
 
 
-def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Vector:
+def _taken_by_row(cells: Vector, weight: Vector, place: Indices) -> Vector:
     order = np.argsort(place, kind="stable")
     reached = np.cumsum(weight[order])
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))

@@ -17,7 +17,7 @@ from crowdsift.io.resources import require_memory
 from crowdsift.models import Estimate, Model
 from crowdsift.models.base import mirror
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Codes, Vector
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.numeric.threads import blas_threads, thread_count
@@ -314,7 +314,7 @@ def with_groups(
     return found if grouped is None else settled(opened, grouped)[0]
 
 
-def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
+def centre(scores: Vector, component: Codes) -> Vector:
     """Return scores about the means of their components, if there are several."""
     # A single component is already centred by its method, and keeps its exact bits.
     size = np.bincount(component)

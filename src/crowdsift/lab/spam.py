@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Labels
 from crowdsift.votes.choices import NOT_RANKED, Choices, votes_of_rankings
 from crowdsift.votes.comparisons import Comparisons, Grades, encoded_again
 from crowdsift.votes.graph import pair_codes
@@ -90,7 +91,7 @@ def _of_rows(votes: Comparisons, rows: Grades, **changed: object) -> Comparisons
 
 
 def _rankings(
-    votes: Comparisons, choices: Choices, kinds: NDArray[np.str_], names: NDArray[np.object_], rng: np.random.Generator
+    votes: Comparisons, choices: Choices, kinds: NDArray[np.str_], names: Labels, rng: np.random.Generator
 ) -> Comparisons:
     """Return rankings like those of the workers, with their items in random or in reverse order."""
     if not set(kinds) <= {"random", "adversarial"}:
@@ -169,7 +170,7 @@ def _kinds(kind: str, spammers: int) -> NDArray[np.str_]:
     return np.sort(np.arange(spammers) % 4).astype(int).choose(KINDS[:4])
 
 
-def _names(votes: Comparisons, kinds: NDArray[np.str_]) -> NDArray[np.object_]:
+def _names(votes: Comparisons, kinds: NDArray[np.str_]) -> Labels:
     width = len(str(len(kinds)))
     names = [f"spam-{kind}-{number + 1:0{width}d}" for number, kind in enumerate(kinds)]
     taken = {str(label) for label in votes.workers}

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.engines.base import Engine, required
 from crowdsift.engines.dimensions import MAX_DIMENSIONS, Part
@@ -12,7 +11,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.models.dimensions import DimensionEstimate
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Vector
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Codes, Mask, Vector
 from crowdsift.numeric.distributions import Z90, half_width, normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.solvers.ep.terms.dimensions import Setting, State, Trial, begin, fitted, resumed, search
@@ -58,7 +57,7 @@ def with_dimensions(
     engine: Engine,
     asked: int,
     earlier: DimensionEstimate | None = None,
-    trusted: NDArray[np.bool_] | None = None,
+    trusted: Mask | None = None,
 ) -> Estimate:
     """Return the estimate in several dimensions if they are requested, or clearly better."""
     # The score follows the workers who are `trusted`, otherwise gold, otherwise the mean of all. With `asked` = 0
@@ -118,7 +117,7 @@ def _estimate(
     setting: Setting,
     state: State,
     trials: tuple[Trial, ...],
-    trusted: NDArray[np.bool_] | None = None,
+    trusted: Mask | None = None,
 ) -> Estimate:
     facts, D = engine.facts, state.count
     voters = facts.n_workers - facts.n_gold
@@ -300,7 +299,7 @@ def _score_covariance(
         level = 1.0 / found.component_size
         variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
         if not exact:
-            return variance
+            return np.asarray(variance)
         return plain * np.outer(ratio := np.sqrt(variance / np.diag(plain)), ratio)
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
@@ -323,7 +322,7 @@ def _score_covariance(
     return np.asarray(half @ half.T + float(s @ plain @ s) * np.outer(s, s))
 
 
-def _precision(covariance: Vector, component: NDArray[np.uint32]) -> ScorePrecision:
+def _precision(covariance: Vector, component: Codes) -> ScorePrecision:
     """Return the precision of scores as weights of pairs; levels have precision 1."""
     inverse = np.linalg.inv(covariance)
     low, high = (each.astype(np.uint32) for each in np.triu_indices(len(inverse), 1))

@@ -7,11 +7,10 @@ from math import asin, ceil, log, pi
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR, Labels
 from crowdsift.numeric.distributions import half_width, limits
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.threads import thread_notes
@@ -272,7 +271,7 @@ def advice_to_repeat_pairs(workers: int) -> str:
     )
 
 
-def one_way_diagnostics(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
+def one_way_diagnostics(labels: Labels, flags: Labels) -> list[Diagnostic]:
     """Return warnings about items that only won or only lost."""
     diagnostics = []
     if (n := int((flags != "").sum())) > _MAX_ONE_WAY:  # as replies are, with few votes each
@@ -335,7 +334,7 @@ def _share(p: float) -> str:
     return "less than 1 %" if p < 0.01 else f"{100 * p:.0f} %"
 
 
-def _listed(labels: Sequence[Any] | NDArray[np.object_]) -> str:
+def _listed(labels: Sequence[Any] | Labels) -> str:
     shown = [_text(label) for label in labels[:_NAMED]]
     if len(labels) > _NAMED:
         return f"{', '.join(shown)} and {len(labels) - _NAMED:,} more (column flag)"

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
+from crowdsift.numeric import Indices, Labels, Mask
 from crowdsift.votes.comparisons import Comparisons, EncodedVotes
 from crowdsift.votes.graph import for_lower
 
 Vector = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Codes = Indices
 Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
 
 _DIRECT = 1e-3  # least share of the probability of a best-worst answer for the pair of its best and worst item
@@ -41,7 +42,7 @@ class Choices:
 
     plus: Codes
     minus: Codes
-    tied: NDArray[np.bool_]
+    tied: Mask
     offsets: Codes
     worker: Codes
     weight: Vector
@@ -120,7 +121,7 @@ class Choices:
         """The choice of every alternative."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
-    def select(self, keep: NDArray[np.bool_]) -> Choices:
+    def select(self, keep: Mask) -> Choices:
         inside, ends = np.repeat(keep, np.diff(self.offsets)), np.append(0, np.cumsum(np.diff(self.offsets)[keep]))
         parts = self.plus[inside], self.minus[inside], self.tied[inside]
         return Choices(*parts, ends, self.worker[keep], self.weight[keep])
@@ -272,10 +273,7 @@ def ranked_pairs(
 
 
 def votes_of_rankings(
-    rankings: Iterable[Ranking],
-    worker: Iterable[int],
-    labels: tuple[NDArray[np.object_], NDArray[np.object_]],
-    max_diff: bool = False,
+    rankings: Iterable[Ranking], worker: Iterable[int], labels: tuple[Labels, Labels], max_diff: bool = False
 ) -> Comparisons:
     """Return rankings as votes on pairs and as choices; `labels` are those of items and of workers."""
     rows = [

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from crowdsift import _core
 from crowdsift.errors import RequestError
-from crowdsift.numeric import Indices
+from crowdsift.numeric import Codes, Indices
 from crowdsift.votes.comparisons import Comparisons
 
 
-def components(votes: Comparisons) -> NDArray[np.uint32]:
+def components(votes: Comparisons) -> Codes:
     """Return the connected component of every item, numbered from 0 by its first item."""
     return _core.components(votes.first, votes.second, votes.n_items)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.errors import RequestError
+from crowdsift.numeric import Indices, Labels, Mask
 from crowdsift.votes.comparisons import Comparisons, frozen
 
 MAX_JUDGES = 30  # judges with separate biases, those with most votes; the others share the bias of their panel
@@ -23,15 +23,15 @@ class Panels(NamedTuple):
     trusted: tuple[str, ...]
     of: Mapping[Any, str]
 
-    def names(self, votes: Comparisons) -> NDArray[np.object_]:
+    def names(self, votes: Comparisons) -> Labels:
         """Return the panel of every worker; gold is trusted."""
         return np.array([self.of.get(who, self.trusted[0]) for who in votes.workers], object)
 
-    def is_trusted(self, votes: Comparisons) -> NDArray[np.bool_]:
+    def is_trusted(self, votes: Comparisons) -> Mask:
         """Return which workers are trusted."""
         return np.isin(self.names(votes), self.trusted)
 
-    def renamed(self, labels: NDArray[np.object_], names: NDArray[np.object_]) -> Panels:
+    def renamed(self, labels: Labels, names: Labels) -> Panels:
         """Return these panels for other names of workers."""
         known = zip(labels, names, strict=True)
         return self._replace(of={name: self.of[who] for who, name in known if who in self.of})
@@ -49,11 +49,11 @@ class PanelVotes(NamedTuple):
     """
 
     votes: Comparisons
-    item: NDArray[np.int64]
-    board: NDArray[np.int64]
-    panel: NDArray[np.int64]
+    item: Indices
+    board: Indices
+    panel: Indices
     names: tuple[str, ...]
-    trusted: NDArray[np.bool_]  # of workers
+    trusted: Mask  # of workers
 
 
 def in_panels(votes: Comparisons) -> PanelVotes:
@@ -88,12 +88,7 @@ def in_panels(votes: Comparisons) -> PanelVotes:
 
 
 def with_panels(
-    votes: Comparisons,
-    worker: NDArray[np.int64],
-    labels: list[str],
-    codes: NDArray[np.int64],
-    column: str,
-    trusted: tuple[str, ...],
+    votes: Comparisons, worker: Indices, labels: list[str], codes: Indices, column: str, trusted: tuple[str, ...]
 ) -> Comparisons:
     """Return votes with the panel of every worker, from the worker and panel of every row."""
     if not votes.has_workers:

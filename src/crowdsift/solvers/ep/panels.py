@@ -15,9 +15,8 @@ from math import lgamma, log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdsift.numeric import Vector
+from crowdsift.numeric import Indices, Vector
 
 # Priors: τ is half-Cauchy of scale 1, σ_p/τ of scale _SHARED, m √s_j of scale _OWN; c ~ N(m, (m _SLOPE)²),
 # log m ~ N(0, _LEVEL²).
@@ -41,7 +40,7 @@ class PanelPosterior(NamedTuple):
     alone: Vector
 
 
-def panel_posterior(L: Vector, b: Vector, panel: NDArray[np.int64], seed: int = 0) -> PanelPosterior:
+def panel_posterior(L: Vector, b: Vector, panel: Indices, seed: int = 0) -> PanelPosterior:
     """Return the posterior of trusted scores and of biases."""
     # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel of each judge.
     # Sites of few votes may have negative precisions, which no Gaussian allows: they say nothing in those directions.
