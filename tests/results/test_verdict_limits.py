@@ -232,3 +232,25 @@ def test_shares_of_classes_depend_on_differences_of_evidence_alone():
     np.testing.assert_allclose(verdicts.class_shares(evidence + rng.normal(0.0, 50.0, (40, 1))), found, atol=1e-9)
     sure = verdicts.class_shares(np.where(np.eye(4)[rng.integers(0, 4, 40)] > 0, 0.0, -60.0))
     assert (sure.max(axis=1) > 1.0 - 1e-9).all()
+
+
+@pytest.mark.parametrize("sides", [False, True])
+def test_evidence_of_the_other_sign_exchanges_adversaries_and_informative_workers(sides):
+    """Scores and reliabilities of both signs explain the votes alike; the typical reliability stays positive."""
+    rng = np.random.default_rng(8)
+    scores, slope, n = np.linspace(-1.5, 1.5, 9), np.repeat([1.6, 0.0, -1.6], (60, 8, 12)), 80 * 120
+    left = rng.integers(0, 9, n)
+    right, worker = (left + rng.integers(1, 9, n)) % 9, np.repeat(np.arange(80), 120)
+    wins = rng.random(n) < sigmoid(slope[worker] * (scores[left] - scores[right]))
+    votes = crowdsift.Comparisons.from_arrays(left, right, outcome=wins.astype(float), worker=worker, sides_known=sides)
+    found = []
+    for sign in (1.0, -1.0):
+        fitted = stand_in(votes, sign * scores)
+        fitted.estimate.workers.reliability = sign * slope
+        found.append(verdicts.vote_evidence(fitted))
+    one, other = found
+    assert one.typical == pytest.approx(1.6, rel=0.15)
+    assert other.typical == pytest.approx(one.typical, rel=0.05)
+    column = np.sign(slope) + 1  # adversarial, random, informative
+    np.testing.assert_array_equal(np.argmax(one.evidence, axis=1), column)
+    np.testing.assert_array_equal(np.argmax(other.evidence, axis=1), 2 - column)

@@ -366,7 +366,7 @@ def fitted(setting: Setting, one: State, count: int, loads: Vector) -> State:
 
 
 def resumed(setting: Setting, state: State) -> State:
-    """Return the end of a run on all votes from the end of another."""
+    """Return the end of a run on all votes that continues from the end of another run."""
     return run(setting, state.opened(), _HELD)
 
 
