@@ -43,8 +43,7 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import for_lower, pair_codes
 
-Codes = Indices
-Again = Callable[[Codes], "Alike"]
+Again = Callable[[Indices], "Alike"]
 
 _CLOSER = 400  # pairs of workers whose probability by chance comes from a saddle point
 _OUTCOMES = 2_000_000  # most outcomes of their votes
@@ -163,7 +162,7 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
     return np.clip((product + _PRIOR * usual) / (size + _PRIOR), 0.0, 1.0)
 
 
-def _often(cells: Cells) -> tuple[Codes, Codes]:
+def _often(cells: Cells) -> tuple[Indices, Indices]:
     """Return pairs of cells on the same items, of workers who may share at least `_FEWEST` votes."""
     # Among many workers most pairs share one vote. They are left out by sums over hash codes of pairs of workers: a sum
     # is an upper bound for every pair with that code.
@@ -174,7 +173,7 @@ def _often(cells: Cells) -> tuple[Codes, Codes]:
     return i[rows], j[rows]
 
 
-def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) -> _Pairs:
+def _between(cells: Cells, rho: Vector, effects: Effects, i: Indices, j: Indices) -> _Pairs:
     # With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of n residuals has
     # the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones. An effect of variance v shared by
     # both workers gives a product the mean v√(p(1-p)p'(1-p')).
@@ -249,7 +248,7 @@ def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
     return np.asarray(0.5 * (residuals(wins, votes, p) ** 2 - squares))
 
 
-def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
+def _pairs_within(unit: Indices) -> tuple[Indices, Indices]:
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff([*starts, len(unit)])
     if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
@@ -367,7 +366,7 @@ def _spread(z: Vector) -> float:
 
 
 def _chances(
-    cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector, z: Vector
+    cells: Cells, pairs: _Pairs, runs: list[Indices], rho: Vector, common: float, excess: Vector, z: Vector
 ) -> Vector:
     # `runs` are the rows of `pairs` of every worker, or of every two workers; `excess` and `z` are their sums of
     # products above the mean, and the z of these under a normal distribution, which is returned if there are too many
@@ -388,7 +387,7 @@ def _chances(
     return result
 
 
-def _batches(runs: list[Codes], outcomes_of: Indices) -> Iterator[list[int]]:
+def _batches(runs: list[Indices], outcomes_of: Indices) -> Iterator[list[int]]:
     """Yield runs whose tables of outcomes have similar sizes; leave out those above `_OUTCOMES`."""
     if not runs:
         return
@@ -478,7 +477,7 @@ def _grown(z: Vector, known: Vector, members: list[int], bounds: dict[int, float
     return best
 
 
-def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[int]:
+def _without_strangers(members: Indices, by_others: Again, bound: float) -> list[int]:
     """Return the group without members who are not clearly similar to the rest; empty below three."""
     # A worker who left becomes a witness for the others.
     while len(members) > 2:

@@ -23,7 +23,6 @@ from crowdsift.votes.comparisons import Comparisons, EncodedVotes
 from crowdsift.votes.graph import for_lower
 
 Vector = NDArray[np.float64]
-Codes = Indices
 Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
 
 _DIRECT = 1e-3  # least share of the probability of a best-worst answer for the pair of its best and worst item
@@ -40,11 +39,11 @@ class Choices:
     the mean over their orders, whose weights add to 1.
     """
 
-    plus: Codes
-    minus: Codes
+    plus: Indices
+    minus: Indices
     tied: Mask
-    offsets: Codes
-    worker: Codes
+    offsets: Indices
+    worker: Indices
     weight: Vector
 
     @classmethod
@@ -117,7 +116,7 @@ class Choices:
         return len(self.worker)
 
     @property
-    def choice(self) -> Codes:
+    def choice(self) -> Indices:
         """The choice of every alternative."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
@@ -215,7 +214,7 @@ class Choices:
                 )
 
 
-def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Codes, k: int) -> Codes:
+def _keys(first: NDArray[Any], second: NDArray[Any], outcome: Vector, worker: Indices, k: int) -> Indices:
     low, high = (f(first, second).astype(np.int64) for f in (np.minimum, np.maximum))
     three = np.rint(2.0 * for_lower(first, second, outcome)).astype(np.int64)
     return np.asarray(((worker * k + low) * k + high) * 3 + three)
