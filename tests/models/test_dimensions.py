@@ -258,6 +258,16 @@ def test_more_dimensions_than_votes_can_carry():
         crowdsift.Sift(dimensions=0)
 
 
+def test_contexts_that_are_not_pooled_are_said_to_be_ranked_alone():
+    rng = np.random.default_rng(3)
+    i = rng.integers(8, size=400)
+    j = (i + rng.integers(1, 8, 400)) % 8
+    rows = {"winner": i.tolist(), "loser": j.tolist(), "worker": (np.arange(400) % 9).tolist()}
+    rows["lang"] = rng.choice(["de", "en"], 400).tolist()
+    said = {d: str(crowdsift.fit(rows, by="lang", dimensions=d).summary["warnings"]) for d in (1, 2)}
+    assert ["ranked from its votes alone" in text for text in said.values()] == [False, True]
+
+
 def test_votes_decide_how_near_to_nothing_random_workers_are():
     votes, x, _ = planted(2, workers=150, votes=80)
     rng, each = np.random.default_rng(5), (60, 240)

@@ -236,18 +236,19 @@ class Sift(Model):
     def boards(self, votes: Comparisons) -> Boards | None:
         """Return the contexts as boards; None with features, without pooling, or if matrices would be too large."""
         boards = self._shared(votes)
-        return None if boards is None or boards.too_large else boards
+        return None if boards is None or boards.too_large or self._asked > 1 else boards
 
     def _shared(self, votes: Comparisons) -> Boards | None:
-        plain = votes.features is None and votes.item_features is None
-        plain = plain and self._asked <= 1 and bool(votes.by)
+        plain = votes.features is None and votes.item_features is None and bool(votes.by)
         found = shared_items(votes) if plain and self.pooling != "none" else None
         return None if found is None else Boards(*found, self.pooling == "complete")
 
     def _not_pooled(self, votes: Comparisons) -> Iterator[Diagnostic]:
-        """Return the diagnostic that contexts share too many items to learn from each other."""
+        """Return the diagnostic that contexts share items but do not learn from each other."""
         boards = self._shared(votes)
-        if boards is not None and 2 * boards.n_items < votes.n_items + 1:
+        if boards is not None and self._asked > 1:
+            yield Diagnostic(Kind.CONTEXTS, "with --dimensions every context is ranked from its votes alone")
+        elif boards is not None and 2 * boards.n_items < votes.n_items + 1:
             yield Diagnostic(
                 Kind.CONTEXTS,
                 f"every context is ranked alone (--pooling none): {boards.n_items:,} items in "
