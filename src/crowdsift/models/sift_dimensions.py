@@ -26,8 +26,7 @@ def refuse_dimensions(engine: Engine, count: int) -> None:
     refuse_count(count, *_carriers(engine))
     if count > 1 and engine.dimensions is None:
         raise RequestError(
-            "sift with several dimensions runs on engine 'cpu', 'sharded' or "
-            "'dask'; choose one of these, or --dimensions 1"
+            "several dimensions need the engine 'cpu', 'torch', 'sharded' or 'dask'; choose one, or --dimensions 1"
         )
 
 
@@ -133,9 +132,8 @@ def _estimate(
     variance = (np.diag(whole) if whole.ndim == 2 else whole) - 1.0 / found.component_size
     if whole.ndim == 2 and exact_items(facts.component).any():
         precision = _precision(whole, facts.component)
-    side, side_sd = (
-        np.zeros(facts.n_workers) if each is None else each for each in (workers.side_bias, workers.side_sd)
-    )
+    none = np.zeros(facts.n_workers)
+    side, side_sd = (none if each is None else each for each in (workers.side_bias, workers.side_sd))
     count = workers.quantiles.shape[1]
     rest = (np.tile(each[:, None], count) for each in (setting.width, side, side_sd**2))
     return replace(
@@ -173,6 +171,7 @@ def _record(
     facts, D = engine.facts, state.count
     voters, sizes = facts.n_workers - facts.n_gold, np.bincount(facts.component)
     size = sizes[facts.component]
+    level = 1.0 / size[:, None, None]
     sums = np.stack([np.bincount(facts.component, column) for column in state.positions.T], 1)
     weights = state.weights[:, :D]
     V = state.second[:, :D, :D] - weights[:, :, None] * weights[:, None, :]
@@ -182,11 +181,7 @@ def _record(
     of_mean = (spread + V[:voters].mean(axis=0)) / count
     return DimensionEstimate(
         positions=state.positions - (sums / sizes[:, None])[facts.component],
-        position_covariance=(
-            state.covariance * (1.0 - 1.0 / size)[:, None, None]
-            if state.covariance.ndim == 3
-            else state.blocks() - np.eye(D) / size[:, None, None]
-        ),
+        position_covariance=state.blocks() - (state.blocks() if state.covariance.ndim == 3 else np.eye(D)) * level,
         weights=weights,
         weight_covariance=V,
         mean=mean,
@@ -282,8 +277,7 @@ def _score_covariance(
     # direction, 0 for all if it is the common one. The weights of trusted workers are eliminated; their errors are
     # taken as independent of positions.
     facts, (K, D) = engine.facts, state.positions.shape
-    touched = np.minimum(2.0 * facts.loads, K) * D
-    exact = state.covariance.ndim == 2
+    exact, touched = state.covariance.ndim == 2, np.minimum(2.0 * facts.loads, K) * D
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0] if exact else state.covariance[:, 0, 0]
     whole = exact and float(touched @ touched) <= _RESPONSE_WORK
     curvature = setting.passes.response(
@@ -300,7 +294,7 @@ def _score_covariance(
         variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
         if not exact:
             return np.asarray(variance)
-        return plain * np.outer(ratio := np.sqrt(variance / np.diag(plain)), ratio)
+        return np.asarray(plain * np.outer(ratio := np.sqrt(variance / np.diag(plain)), ratio))
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:

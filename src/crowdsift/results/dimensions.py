@@ -119,8 +119,8 @@ def dimension_sentences(fit: Fit) -> list[str]:
         before, after = losses.get(number - 1), losses.get(number)
         if before is not None and after is not None:
             text += (
-                f" With {count(number)} dimensions instead of {count(number - 1)} the log loss of "
-                f"left-out votes is {after:.4f} instead of {before:.4f}."
+                f" With {count(number)} dimensions instead of {count(number - 1)} the log loss of left-out votes is "
+                f"{after:.4f} instead of {before:.4f}."
             )
         sentences.append(text)
     return sentences
