@@ -273,8 +273,10 @@ def test_panels_do_not_have_the_names_of_hidden_workers(tmp_path):
     rows = {"left": a, "right": (a + rng.integers(1, 6, 200)) % 6, "winner": rng.choice(["left", "right"], 200)}
     rows["worker"] = [f"ann{k % 5}" for k in range(200)]
     rows["panel"] = ["people" if k % 5 < 2 else "ai" for k in range(200)]
-    with pytest.raises(RequestError, match="labels of workers"):
+    with pytest.raises(CrowdsiftError, match="worker=ann1"):
         crowdsift.fit(rows, trusted={"worker": "ann1"}, hide_workers=True)
+    trusted = {"worker": Hiding().pseudonym("ann1")}
+    crowdsift.fit(rows, trusted=trusted, hide_workers=True).save(tmp_path / "alone")
     with pytest.raises(RequestError, match="labels of workers"):
         crowdsift.fit(rows, trusted={"worker": "ann1"}).hide_workers()
     crowdsift.fit(rows, trusted={"panel": "people"}, hide_workers=True).save(tmp_path / "hidden")

@@ -177,7 +177,7 @@ def fit(
     groups = trusted_values(trusted)[0] or None if dependent_by is None else dependent_by
     read, rows = votes_for_fit(votes, options, groups, time_column, resources, needs_rows)
     refuse_shared(model, pooling, trusted, bool(read.by))
-    read, rows = with_trusted(read, rows, trusted, options.hide_workers)
+    read, rows = with_trusted(read, rows, trusted)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))

@@ -19,7 +19,6 @@ from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.contexts import without_contexts
-from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
     from crowdsift.fitting.estimate import Resources
@@ -62,6 +61,10 @@ def read_rows(
         if time is not None:
             labels, codes = _labels(coded, time, "time")
             moments = times_of(labels, time)[codes]
+        shown = [] if names is None else names.tolist()
+        if options.hide_workers is not None:  # groups may have labels of workers
+            known, hidden = set(coded.workers.tolist()), map(options.hide_workers.pseudonym, shown)
+            shown = [new if new in known else old for new, old in zip(hidden, shown, strict=True)]
         count = len(coded.first)
         ones = np.ones(count)
         rows = VoteRows(
@@ -74,7 +77,7 @@ def read_rows(
             group or "",
             moments,
             read_batch(coded.table.all_rows) if batch else None,
-            () if names is None else tuple(map(str, names)),
+            tuple(map(str, shown)),
         )
         return coded.comparisons(thread_count(options.threads)), rows
 
@@ -188,9 +191,7 @@ def trusted_values(trusted: Any) -> tuple[str, tuple[str, ...]]:
     return str(column), tuple(map(str, values))
 
 
-def with_trusted(
-    votes: Comparisons, rows: VoteRows | None, trusted: Any, hiding: Hiding | None = None
-) -> tuple[Comparisons, VoteRows | None]:
+def with_trusted(votes: Comparisons, rows: VoteRows | None, trusted: Any) -> tuple[Comparisons, VoteRows | None]:
     """Return votes with their panels, and rows without panels."""
     column, values = trusted_values(trusted)
     if not column or rows is None or rows.group is None:
@@ -202,8 +203,6 @@ def with_trusted(
         )
     from crowdsift.votes.panels import with_panels
 
-    if hiding is not None:
-        hiding.refuse_names(rows.group_labels, votes.workers)
     found = with_panels(votes, rows.worker, list(rows.group_labels), rows.group, column, values)
     kept = None if rows.time is None else rows._replace(group=None, grouped_by="")
     return found, kept

@@ -35,8 +35,8 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     names, code = hiding.pseudonyms(labels)
     if len(names) < len(labels):
         raise RequestError("two workers have the same pseudonym; hide them with a key")
-    if fit.votes is not None and fit.votes.panels is not None:
-        hiding.refuse_names(fit.votes.panels.of.values(), names)
+    if not set(fit.worker_table.get("panel", ())).isdisjoint(map(str, labels)):
+        raise RequestError("the trusted panels of this fit have labels of workers: fit again with --hide-workers")
     known = {str(label): str(names[place]) for label, place in zip(labels, code, strict=True)}
     order = np.argsort(code)
     table = {name: fit.worker_table[name][order] for name in fit.worker_table}

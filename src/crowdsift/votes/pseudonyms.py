@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,14 +73,6 @@ class Hiding:
     def to_json(self) -> dict[str, str]:
         """Return the record for a saved fit, without the key."""
         return {"check": self.check}
-
-    def refuse_names(self, panels: Iterable[Any], pseudonyms: Iterable[Any]) -> None:
-        """Raise an error if a panel has the label of a worker with one of these pseudonyms."""
-        if not {self.pseudonym(each) for each in panels}.isdisjoint(pseudonyms):
-            raise RequestError(
-                "the panels of --trusted (trusted=) have labels of workers, which would be written beside the "
-                "pseudonyms: name the panels in another column, or do without --hide-workers"
-            )
 
     def pseudonym(self, label: Any) -> str:
         """Return the pseudonym of a worker; a pseudonym stays unchanged."""
