@@ -123,7 +123,7 @@ def with_more(rng: random.Random, method: str, votes: Comparisons) -> tuple[str,
         who = votes.worker_codes().astype(np.int64)
         return "sift", with_panels(votes, who, names.tolist(), code[who], "panel", ("human",)), {}
     if kind < 0.3 and np.isin(votes.outcome, (0.0, 0.5, 1.0)).all():
-        plain = Grades.of_plain(votes)
+        plain = Grades.of_decided(votes)
         level = np.array([rng.choice((1, 1, 2)) for _ in plain.level], np.int64)
         return rng.choice(("sift", method)), replace(votes, grades=plain._replace(level=level)), {}
     if kind < 0.4:
@@ -225,14 +225,15 @@ def headline_holds(fit: crowdsift.Fit) -> None:
     """First place and the counts of workers in the sentences above the tables of the terminal."""
     table, text = fit.item_table, " ".join(headline(fit))
     words = fit.worker_table.get("verdict", np.empty(0, object))
-    if "No worker is found" in text:
+    if "No worker was found" in text:
         assert not np.isin(words, ACCUSED).any(), text
     elif "the scores allow for it" in text:
         for phrase, word in DEEDS.items():
             found = re.search(rf"([\d,]+) {phrase}", text)
             assert (int(found[1].replace(",", "")) if found else 0) == (words == word).sum(), text
     best = table["rank_lower"] == 1
-    if found := re.search("is (clearly|probably) the best: better than .*, the second, with (.*?)\\.( |$)", text):
+    said = "is (clearly|probably) the best: better than .*, the second, with probability (.*?)\\.( |$)"
+    if found := re.search(said, text):
         assert best.tolist() == [True] + [False] * (len(best) - 1), text
         assert found[1] == "probably" or table["rank_upper"][0] == 1, text
         assert found[2] == chance(float(fit.better(fit.labels[0], fit.labels[1]))), text
@@ -265,7 +266,7 @@ def gold_holds(fit: crowdsift.Fit) -> None:
 
 def panels_hold(fit: crowdsift.Fit) -> None:
     """A panel is said to be off for an item only where the interval of that bias excludes 0."""
-    if fit.panel_biases is None:
+    if fit.panel_biases is None or not fit.panel_sentences:
         return
     table, text = fit.panel_biases, " ".join(fit.panel_sentences)
     apart = (table["lower"] > 0.0) | (table["upper"] < 0.0)
