@@ -271,11 +271,10 @@ def _score_covariance(
     found: DimensionEstimate, setting: Setting, state: State, engine: Engine, share: Vector
 ) -> Vector:
     """Return the covariance of the scores, given uncertain weights and an uncertain direction."""
-    # Variational Bayes treats weights as known. Here they are eliminated from the joint curvature, and the direction of
-    # the score is uncertain. Scores have unit size, so their common scale is not uncertain. If this takes too long,
-    # the result is the variance of every score, with other items as known. `share` is the part of every worker in the
-    # direction, 0 for all if it is the common one. The weights of trusted workers are eliminated; their errors are
-    # taken as independent of positions.
+    # Weights are eliminated from the joint curvature, and the direction of the score is uncertain. Scores have unit
+    # size, so their scale is certain. If this takes too long, the result is the variance of every score, with other
+    # items as known. `share` is the part of every worker in the direction, 0 for all if it is the common one. The
+    # errors of trusted workers are taken as independent of positions.
     facts, (K, D) = engine.facts, state.positions.shape
     exact, touched = state.covariance.ndim == 2, np.minimum(2.0 * facts.loads, K) * D
     plain: Vector = state.covariance.reshape(K, D, K, D)[:, 0, :, 0] if exact else state.covariance[:, 0, 0]
@@ -292,17 +291,15 @@ def _score_covariance(
         own = (vectors[:, 0] ** 2 / np.maximum(values, 1.0)).sum(axis=1)
         level = 1.0 / found.component_size
         variance = own * (1.0 - level) + np.einsum("ia,ab,ib->i", others, of_mean, others) + level
-        if not exact:
-            return np.asarray(variance)
-        return np.asarray(plain * np.outer(ratio := np.sqrt(variance / np.diag(plain)), ratio))
+        ratio = np.sqrt(variance / np.diag(plain)) if exact else variance
+        return np.asarray(plain * np.outer(ratio, ratio) if exact else variance)
     rows = K * D
     at = rows if not facts.n_gold else len(curvature) - D  # rows of μ, or of the weights of gold
     if not facts.n_gold:
         curvature = curvature[:-D, :-D]
     curvature = curvature + np.diag(np.arange(len(curvature)) < rows)
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    # The prior has precision 1. The vectors below rotate positions and weights together, which leaves the scores
-    # unchanged.
+    # The prior has precision 1. Vectors below rotate positions and weights together, which leaves scores unchanged.
     root = (values > 0.99)[:, None] * vectors.T / np.sqrt(np.maximum(values, 1.0))[:, None]
     gradient, trusted = np.zeros((K, len(curvature))), found.direction == "trusted"
     gradient[np.arange(K), np.arange(K) * D] = 1.0
