@@ -263,7 +263,7 @@ def test_truth_of_other_items(run, votes, tmp_path):
     truth.write_text("item,score\nz,1\n")
     status, _, err = run("evaluate", votes, "--truth", truth)
     assert status == 1
-    assert "named alike" in err
+    assert "use the same names" in err
 
 
 def test_simulate_requests(run, tmp_path):
