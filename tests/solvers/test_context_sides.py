@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdsift.engines.grid import SidePrior
+from crowdsift.engines.grid import SidePrior, WorkerPoints
 from crowdsift.numeric.random_effects import log_mean
 from crowdsift.solvers.ep.terms import contexts
 from crowdsift.solvers.ep.terms.contexts import SideTree
@@ -133,3 +133,21 @@ def test_only_workers_with_several_contexts_show_how_much_contexts_differ():
     """-1 stands for the contexts with too few votes, together; context 0 is one like the others."""
     apart = SimpleNamespace(worker=np.array([0, 0, 1, 2, 2, 3, 3, 3]), context=np.array([0, 1, 0, -1, 2, 0, 3, -1]))
     assert contexts._informative(apart, 4).tolist() == [0, 1, 5, 6]
+
+
+def test_rows_of_workers_in_contexts():
+    """The row of a worker in a context lies below those of all workers; without votes there it is the worker's own."""
+    worker, context = np.array([2, 0, 2, 1]), np.array([1, 3, 0, 2])
+    points = contexts.ContextPoints(worker, context, None)
+    asked = [(2, 1), (0, 3), (2, 0), (1, 2), (0, 0), (1, 1), (2, 2), (1, 5)]
+    rows = points.rows(*np.array(asked).T, 3)
+    assert rows.tolist() == [3, 4, 5, 6, 0, 1, 2, 1]
+
+
+def test_points_in_another_context_have_the_spread_of_contexts():
+    points = WorkerPoints(np.full((2, 400), 1.5), np.zeros((2, 400)), np.zeros((2, 400)), np.full((2, 400), 0.2))
+    points.side_variance[1] = 0.0
+    found = contexts.in_another(points, SimpleNamespace(reliability_spread=0.3, side_spread=0.7))
+    np.testing.assert_allclose(found.reliability.mean(axis=1), 1.5)
+    np.testing.assert_allclose(found.reliability.std(axis=1), 1.5 * 0.3, rtol=0.02)
+    np.testing.assert_allclose(found.side_variance, np.repeat([[0.9], [0.0]], 400, axis=1))
