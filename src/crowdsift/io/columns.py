@@ -215,9 +215,14 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     near = [each for form in known if _is_near(each := _found(table, form, options))]
     if not near:
         raise _not_found(table, "")
-    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
+    # Of formats that are equally near, a format that takes few names is more likely than one that takes many.
+    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there), -_names(each.format)))
     name = f"{best.format.name} ({best.format.title})"
     raise _not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
+
+
+def _names(form: Format) -> int:
+    return sum(len(names) for names in form.columns.values())
 
 
 def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
