@@ -6,6 +6,8 @@ That engines agree with the specification, pass by pass, is in `test_contract`.
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -199,3 +201,13 @@ def test_tally(votes, threads, data):
         won = n[first] @ votes.outcome[first] + n[second] @ (1.0 - votes.outcome[second])
         assert found.wins[j] == pytest.approx(won)
         assert found.losses[j] == pytest.approx(n[first | second].sum() - won)
+
+
+def test_without_dask_its_engine_says_what_to_install():
+    code = (
+        "import sys; sys.modules['distributed'] = None; import crowdsift\n"
+        "try: crowdsift.fit({'winner': ['a'], 'loser': ['b'], 'worker': ['w']}, engine='dask')\n"
+        "except crowdsift.RequestError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'crowdsift[dask]'" in done.stdout, done.stderr

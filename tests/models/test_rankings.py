@@ -338,3 +338,10 @@ def test_bad_rankings_are_refused_with_their_place(columns, message):
     rows = len(next(iter(columns.values())))
     with pytest.raises(crowdsift.InputError, match=message):
         crowdsift.read({"worker": ["w"] * rows, **columns})
+
+
+@pytest.mark.parametrize("name", ["weight", "importance"])
+def test_weights_of_rankings_are_not_left_out_in_silence(name):
+    rows = {"worker": ["w", "v"], "ranking": ["a>b>c", "b>a>c"], name: [0.5, 2.0]}
+    votes = crowdsift.read(rows, columns={} if name == "weight" else {"weight": name})
+    assert any(f"the column {name!r} is not used" in note for note in votes.intake.notes)

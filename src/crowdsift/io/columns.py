@@ -267,6 +267,8 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
             source=table.files[0],
         )
     if form.unfold is not None:
+        if "weight" not in form.columns and (weight := roles.get("weight", "weight")) in table.names:
+            table.notes += (f"the column {weight!r} is not used: every answer of the format {form.name} counts once",)
         return Plan(form, (), roles)
     if "weight" not in roles and "weight" in table.names:
         roles["weight"] = "weight"

@@ -7,20 +7,22 @@ import os
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 
 from crowdsift.engines.base import CAPABILITIES, ContextEngine, Facts
-from crowdsift.engines.dask.map import DaskMap, Remote, Traffic
 from crowdsift.engines.sharded import Plan, ShardedEngine
 from crowdsift.engines.shards import of_workers, shared_keys, shared_pairs, worker_ranges
 from crowdsift.errors import RequestError
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.sql import kind_of_database
 from crowdsift.io.streamed import ParquetVotes, is_parquet, is_plain
-from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:  # needs Dask, which may not be installed
+    from crowdsift.engines.dask.map import DaskMap, Remote, Traffic
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["DaskEngine", "engine", "read"]
 
