@@ -60,9 +60,8 @@ _ANSWER = (
     "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _UNDO = (
-    "INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = "
-    "NULL, left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, "
-    "milliseconds = NULL WHERE judge = excluded.judge"
+    "INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = NULL, left_content = "
+    "NULL, right_content = NULL, answer = NULL, gold = NULL, milliseconds = NULL WHERE judge = excluded.judge"
 )
 _JUDGE = (
     "INSERT INTO judges (code, worker, token, capacity) VALUES (?, ?, ?, ?) "

@@ -133,9 +133,8 @@ def compare(first: Any, second: Any, *, level: float = 0.9) -> Comparison:
     kept = np.flatnonzero(np.bincount(part, minlength=1)[part] > 1)  # not alone in its component
     if len(kept) < _MIN_ITEMS:
         raise RequestError(
-            f"the fits share {len(kept)} items that are compared with each other in "
-            f"both; a comparison needs {_MIN_ITEMS}. Items must have the same "
-            "labels in both"
+            f"the fits share {len(kept)} items that are compared with each other in both; a comparison needs "
+            f"{_MIN_ITEMS}. Items must have the same labels in both"
         )
     part, at = np.unique(part[kept], return_inverse=True)[1].reshape(-1), [row[kept] for row in at]
     units = [_units(fit, row, part) for fit, row in zip(fits, at, strict=True)]

@@ -131,15 +131,13 @@ class _Search:
         special = (fit.votes.features, fit.votes.item_class, fit.votes.panels)
         if any(each is not None for each in special):
             raise RequestError(
-                f"{fit.method} also depends on features, classes or panels of the "
-                "votes, of which the influence is not known; use sift or bt "
-                "without them for the robustness"
+                f"{fit.method} also depends on features, classes or panels of the votes, of which the influence is not "
+                "known; use sift or bt without them for the robustness"
             )
         if fit.votes.choices is not None and model_of(fit).rankings != "pairs":
             raise RequestError(
-                "the robustness removes votes on single pairs, and these votes are "
-                "rankings; fit them without some of the workers and compare the "
-                "leaders"
+                "the robustness removes votes on single pairs, and these votes are rankings; fit them without some of "
+                "the workers and compare the leaders"
             )
         if fit.votes.n_items > MOST_ITEMS:
             raise RequestError(f"{fit.votes.n_items:,} items are too many for the robustness, at most {MOST_ITEMS:,}")

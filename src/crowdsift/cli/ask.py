@@ -23,9 +23,8 @@ ItemsFile = Annotated[
     READS,
     typer.Argument(
         metavar="[ITEMS]",
-        help="A file with the column item. What judges see comes from the optional columns "
-        "text, markdown or image (a file beside it); prompt says to what an item is a reply. "
-        "Omit the file to continue a study.",
+        help="A file with the column item. What judges see comes from the optional columns text, markdown or image (a "
+        "file beside it); prompt says to what an item is a reply. Omit the file to continue a study.",
     ),
 ]
 Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]

@@ -125,20 +125,18 @@ Votes = Annotated[
     READS,
     typer.Argument(
         metavar="VOTES",
-        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz), a folder or a glob in quotes, or - "
-        "for standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
-        "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
-        "which are recognised by their columns.",
+        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz), a folder or a glob in quotes, or - for standard "
+        "input. Columns: winner,loser,worker; or left,right,winner,worker; or first,second,outcome,worker; and "
+        "optionally weight; or one of the formats of --format, which are recognised by their columns.",
     ),
 ]
 FormatName = Annotated[
     str,
     typer.Option(
         "--format",
-        help="auto (recognised by the columns), plain (winner,loser,worker and the like), "
-        "alpaca-eval, arena-hard, pandalm, verdicts, comparative-judgement, arena, arena-rank, "
-        "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings, "
-        "ratings, best-worst, arena-n, evalica or pairs.",
+        help="auto (recognised by the columns), plain (winner,loser,worker and the like), alpaca-eval, arena-hard, "
+        "pandalm, verdicts, comparative-judgement, arena, arena-rank, mtbench, mtbench-pairs, trl, mturk, toloka, "
+        "crowd-kit, label-studio, argilla, rankings, ratings, best-worst, arena-n, evalica or pairs.",
     ),
 ]
 Values = Annotated[str | None, typer.Option(help="What answers mean, such as A=left,B=right,C=tie,D=empty.")]

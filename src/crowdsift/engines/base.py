@@ -121,8 +121,7 @@ class Profile(NamedTuple):
     """The logistic log-likelihood as a function of the scores alone.
 
     `gradient` is that in the scores. `curvature` is that of the slopes, prior included; it is infinite if slopes were
-    given. `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes eliminated; its diagonal is that
-    of A.
+    given. `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes eliminated; its diagonal is that of A.
     """
 
     value: Total

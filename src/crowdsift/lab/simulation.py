@@ -23,11 +23,8 @@ from crowdsift.numeric.threads import number, whole_number
 from crowdsift.votes.choices import votes_of_rankings
 from crowdsift.votes.comparisons import Comparisons
 
-_Floats = Vector
-_Codes = Codes
-Floats = Vector
-Draw = Callable[[np.random.Generator, int], Floats]
-Vote = Callable[[np.random.Generator, Mapping[str, Floats]], Mask]
+Draw = Callable[[np.random.Generator, int], Vector]
+Vote = Callable[[np.random.Generator, Mapping[str, Vector]], Mask]
 
 _BLOCK = 1 << 18  # votes at a time, so that temporary arrays in double precision stay small
 
@@ -49,14 +46,14 @@ class Simulation:
 
     model: str
     seed: int
-    scores: _Floats
-    worker_parameters: Mapping[str, _Floats]
-    item_parameters: Mapping[str, _Floats]
-    first: _Codes
-    second: _Codes
+    scores: Vector
+    worker_parameters: Mapping[str, Vector]
+    item_parameters: Mapping[str, Vector]
+    first: Codes
+    second: Codes
     outcome: NDArray[np.float32]
-    worker: _Codes
-    rankings: _Codes | None = None
+    worker: Codes
+    rankings: Codes | None = None
 
     def __repr__(self) -> str:
         return (
@@ -65,7 +62,7 @@ class Simulation:
         )
 
     @property
-    def reliability(self) -> _Floats:
+    def reliability(self) -> Vector:
         """Return the true reliability of every worker."""
         return self.worker_parameters["reliability"]
 
@@ -100,8 +97,7 @@ class Simulation:
         """Write votes.csv, items.csv and workers.csv, all of them or none."""
         # The columns are `left,right,winner,worker` with winner left or right (for rankings `worker,ranking`),
         # `item,score` and further item parameters, and `worker,reliability` and further worker parameters. Numbers are
-        # written without loss.
-        # `directory` is created if it does not exist; files with these names are replaced.
+        # written without loss. `directory` is created if it does not exist; files with these names are replaced.
         files = {
             "votes.csv": self._vote_lines(),
             "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
@@ -283,7 +279,7 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
-def _table(name: str, labels: Labels, columns: Mapping[str, _Floats]) -> Iterator[bytes]:
+def _table(name: str, labels: Labels, columns: Mapping[str, Vector]) -> Iterator[bytes]:
     yield f"{','.join((name, *columns))}\n".encode()
     for label, *values in zip(labels, *(c.tolist() for c in columns.values()), strict=True):
         yield f"{label},{','.join(map(repr, values))}\n".encode()
@@ -313,40 +309,40 @@ def _normal(mean: float, deviation: float) -> Draw:
     return lambda rng, size: rng.normal(mean, deviation, size)
 
 
-def _ones(rng: np.random.Generator, size: int) -> Floats:
+def _ones(rng: np.random.Generator, size: int) -> Vector:
     return np.ones(size)
 
 
-def _coins(rng: np.random.Generator, size: int) -> Floats:
+def _coins(rng: np.random.Generator, size: int) -> Vector:
     return rng.integers(2, size=size).astype(np.float64)
 
 
-def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
+def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Vector]) -> Mask:
     """Return P = sigma(beta d)."""
     return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
 
 
-def _probit_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
+def _probit_vote(rng: np.random.Generator, v: Mapping[str, Vector]) -> Mask:
     """Return P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
     noise = rng.standard_normal(len(v["score"]))
     return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
 
 
-def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
+def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Vector]) -> Mask:
     """Return P = beta sigma(d) + (1 - beta) sigma(-d)."""
     honest = sigmoid(v["score"])
     chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
     return rng.random(len(honest)) < chance
 
 
-def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
+def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Vector]) -> Mask:
     """Return P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), with x = 1 for first on the left."""
     skill = sigmoid(v["reliability"])
     chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
     return rng.random(len(skill)) < chance
 
 
-def _barp_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> Mask:
+def _barp_vote(rng: np.random.Generator, v: Mapping[str, Vector]) -> Mask:
     """Return P = sigma(d + theta (class of first - class of second))."""
     return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
 

@@ -149,9 +149,8 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MAX_SPREAD:
         yield Diagnostic(
             Kind.CONTEXTS,
-            "reliabilities differ from context to context as much as can be: some workers are of "
-            "another kind in some contexts, which makes those of all others uncertain. Fit the "
-            "contexts one by one to find them",
+            "reliabilities differ from context to context as much as can be: some workers are of another kind in some "
+            "contexts, which makes those of all others uncertain. Fit the contexts one by one to find them",
         )
     if run.indefinite:
         yield Diagnostic(
@@ -310,9 +309,8 @@ def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
     numbers = votes.n_workers * votes.n_items * width
     if engine.facts.n_items > MAX_COVARIATE_ITEMS or numbers > MAX_COVARIATE_NUMBERS:
         raise RequestError(
-            f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} "
-            f"items, and {MAX_COVARIATE_NUMBERS:,} workers x items x covariates; "
-            f"here are {votes.n_items:,} items and {votes.n_workers:,} workers. "
+            f"sift takes covariates of votes on at most {MAX_COVARIATE_ITEMS:,} items, and {MAX_COVARIATE_NUMBERS:,} "
+            f"workers x items x covariates; here are {votes.n_items:,} items and {votes.n_workers:,} workers. "
             "factor-bt takes more"
         )
 

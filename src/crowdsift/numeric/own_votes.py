@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from crowdsift.numeric import Mask, Vector
 from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, sigmoid, smoothing
 
-Values = Vector
-
 _NODES = 20  # Gauss-Legendre nodes on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)
 _REACH = 7.0  # standard deviations to the end of the integral
@@ -35,18 +33,18 @@ class OwnVotes(NamedTuple):
     """
 
     starts: NDArray[np.intp]
-    sign: Values
+    sign: Vector
     tie: Mask
-    times: Values
-    shown: Values
-    tau: Values
-    nu: Values
+    times: Vector
+    shown: Vector
+    tau: Vector
+    nu: Vector
     who: NDArray[np.intp]
-    reliability: Values
-    width: Values
-    side: Values
-    side_variance: Values
-    weight: Values
+    reliability: Vector
+    width: Vector
+    side: Vector
+    side_variance: Vector
+    weight: Vector
 
     def of_pairs(self, begin: int, end: int) -> OwnVotes:
         """Return the votes of a range of pairs, each with separate points."""
@@ -67,7 +65,7 @@ class OwnVotes(NamedTuple):
         return OwnVotes._make([self.starts[:0], *parts])
 
 
-def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: float = 0.0) -> Values:
+def chances_of_sign(mean: Vector, variance: Vector, votes: OwnVotes, effect: float = 0.0) -> Vector:
     """Return P(d < 0) and P(d > 0) of pairs; `effect` is the variance of a pair's own effect."""
     result = np.empty((2, len(mean)))
     ends = np.append(votes.starts[1:], len(votes.sign))
@@ -82,7 +80,7 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
     return result
 
 
-def few_points(values: Values, count: int) -> tuple[Values, Values]:
+def few_points(values: Vector, count: int) -> tuple[Vector, Vector]:
     """Return Gauss points and weights for distributions given by points of equal probability."""
     # One row per distribution. 2·count moments are preserved.
     rows, n = values.shape
@@ -113,15 +111,15 @@ class _Cavities(NamedTuple):
     without that vote, and `rest_mean` and `rest_variance` of d without all votes on the pair.
     """
 
-    mean: Values
-    variance: Values
-    own_mean: Values
-    own_variance: Values
-    rest_mean: Values
-    rest_variance: Values
+    mean: Vector
+    variance: Vector
+    own_mean: Vector
+    own_variance: Vector
+    rest_mean: Vector
+    rest_variance: Vector
 
 
-def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> Values:
+def _chances(mean: Vector, variance: Vector, votes: OwnVotes, effect: float) -> Vector:
     """Return `chances_of_sign` for one block of pairs."""
     known = _cavities(mean, variance, votes, effect)
     at, weights = _nodes(known.mean, np.sqrt(known.variance))
@@ -138,7 +136,7 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
     return np.asarray(both / both.sum(axis=0))
 
 
-def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
+def _nodes(mean: Vector, sd: Vector) -> tuple[Vector, Vector]:
     """Return Gauss-Legendre nodes and weights below and above 0, one row per pair."""
     # If all relevant mass is on one side, the next standard deviation beyond 0 represents the other side.
     nodes, weights = _GAUSS
@@ -153,7 +151,7 @@ def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
     return np.concatenate(at, axis=1), np.concatenate([h * weights for h in half], axis=1)
 
 
-def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> _Cavities:
+def _cavities(mean: Vector, variance: Vector, votes: OwnVotes, effect: float) -> _Cavities:
     """Return the cavities without each vote, and without all votes on its pair."""
     starts, times = votes.starts, votes.times
     a, H = (np.add.reduceat(times * part, starts) for part in (votes.tau, votes.nu))
@@ -167,7 +165,7 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
     return _Cavities(E, V, *own, (mean / variance - H / D) / left, 1.0 / left)
 
 
-def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
+def _log_likelihoods(at: Vector, votes: OwnVotes, known: _Cavities) -> Vector:
     """Return log likelihoods of votes at the nodes of their pairs, one row per vote."""
     # A worker's posterior includes this vote, so each point has its weight divided by Z of the vote.
     pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
@@ -190,7 +188,7 @@ def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
     return result
 
 
-def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Values:
+def _log_outcome(d: Vector, votes: OwnVotes, spread: Vector | float = 0.0) -> Vector:
     """Return log likelihoods of the outcomes at differences d and every point of their worker."""
     k = smoothing(spread + votes.side_variance)[:, None, :]
     z = votes.sign[:, None, None] * (votes.reliability[:, None, :] * d + votes.side[:, None, :])
@@ -203,7 +201,7 @@ def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Va
     return np.asarray(result)
 
 
-def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
+def _outcome(d: Vector, votes: OwnVotes, weight: Vector) -> Vector:
     """Return logarithms of the mean likelihood of single votes, computed in single precision."""
     k = smoothing(votes.side_variance)
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]

@@ -27,8 +27,6 @@ from crowdsift.votes.graph import pair_keys
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 from crowdsift.votes.pseudonyms import Hiding
 
-Values = Vector
-
 _BLOCK = 4096  # pairs processed at a time
 _NUMBERS = 16_384  # numbers of workers' points at a time, which fit into the cache
 _MOST_NUMBERS = 50_000_000  # most votes of random workers that are predicted one by one in several dimensions
@@ -69,7 +67,7 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     return Question(difference, _in_context(fit, codes, a), single, *ends)
 
 
-def _bias(fit: Fit, worker: NDArray[np.integer], item: Indices) -> Values | float:
+def _bias(fit: Fit, worker: NDArray[np.integer], item: Indices) -> Vector | float:
     """Return the biases of the workers' panels for items (rows; -1: new), in units of scores."""
     about, table = fit.summary.get("trusted"), fit.panel_biases
     if not about or table is None:
@@ -156,7 +154,7 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> Vector:
 
 def _shifted(
     known: DimensionEstimate, query: Question, rows: Indices, worker: Any, points: WorkerPoints
-) -> tuple[WorkerPoints, Values]:
+) -> tuple[WorkerPoints, Vector]:
     """Return the points with mean and variance of the contribution of other dimensions."""
     assert query.first is not None
     assert query.second is not None
@@ -167,7 +165,7 @@ def _shifted(
     return points._replace(side_variance=spread), offset[..., None]
 
 
-def _by_crowd(known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Values) -> None:
+def _by_crowd(known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Vector) -> None:
     """Fill in votes of random workers: the mean over all workers, or for many pairs over a part of them."""
     nobody = np.flatnonzero(query.worker < 0)
     n_workers, n_points = np.broadcast(*points).shape
@@ -212,7 +210,7 @@ def probabilities(fit: Fit, difference: Vector, first: Indices | None = None, se
     return np.asarray(win / (win + loss))
 
 
-def vote_probability(fit: Fit, votes: Comparisons) -> Values:
+def vote_probability(fit: Fit, votes: Comparisons) -> Vector:
     """Return P(first preferred) for every vote, from the estimate of its worker in all dimensions."""
     # NaN if an item has no votes in the fit, or if the method estimates no reliabilities.
     table, padded = fit.item_table, np.append(fit.item_table["score"].astype(np.float64), np.nan)
@@ -326,11 +324,11 @@ class Pairs(NamedTuple):
 
     first: Indices
     second: Indices
-    difference: Values
-    sd: Values
+    difference: Vector
+    sd: Vector
 
 
-def better(fit: Fit, code: Indices, query: Pairs) -> Values:
+def better(fit: Fit, code: Indices, query: Pairs) -> Vector:
     """Return P(the first is truly better); `code` is the code of every row of the item table.
 
     The Gaussian of the difference is used if the fit does not keep the votes, if there are more than two million, and
@@ -415,7 +413,7 @@ def _own_votes(
     rows: NDArray[np.intp],
     starts: NDArray[np.intp],
     pair: Indices,
-    sites: tuple[_Given, Values, Values],
+    sites: tuple[_Given, Vector, Vector],
 ) -> OwnVotes | None:
     # None if some vote has no site.
     model = model_of(fit)
@@ -451,7 +449,7 @@ def _own_votes(
     )
 
 
-def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:
+def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Vector, ...]:
     """Return points of workers and their weights; few, since every vote is evaluated at all of them."""
     # Quantiles lose the tails of a wide posterior, so they are moved until their mean is the estimate.
     reliability, table = draws.reliability, fit.worker_table

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
-from crowdsift.numeric import Indices, Labels, Mask
+from crowdsift.numeric import Indices, Labels, Mask, Vector
 from crowdsift.votes.comparisons import Comparisons, EncodedVotes
 from crowdsift.votes.graph import for_lower
 
-Vector = NDArray[np.float64]
 Ranking = tuple[tuple[int, float], ...]  # items with their ranks, the best first
 
 _DIRECT = 1e-3  # least share of the probability of a best-worst answer for the pair of its best and worst item

@@ -14,8 +14,6 @@ from crowdsift.numeric import Vector
 from crowdsift.numeric.likelihoods import smoothing
 from crowdsift.votes.comparisons import Comparisons
 
-Values = Vector
-
 # Candidate numbers of votes at the common rate that are added to a worker's own; the likeliest is used.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
 _FAR = 300.0  # largest size of z, far below the logarithm of the largest number
@@ -24,25 +22,25 @@ _FAR = 300.0  # largest size of z, far below the logarithm of the largest number
 class Outcomes(NamedTuple):
     """The probabilities that the first item wins, that there is a tie, that the second wins."""
 
-    win: Values
-    tie: Values
-    loss: Values
+    win: Vector
+    tie: Vector
+    loss: Vector
 
 
-def half_win(share: Values, rate: Values) -> Outcomes:
+def half_win(share: Vector, rate: Vector) -> Outcomes:
     """Return outcomes for a method without ties: a tie with the worker's tie rate, the rest divided by p."""
     share, rate = np.broadcast_arrays(share, rate)
     return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
 
 
-def rao_kupper(advantage: Values, width: Values) -> Outcomes:
+def rao_kupper(advantage: Vector, width: Vector) -> Outcomes:
     """Return outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie."""
     against, apart = np.exp(np.clip(-advantage, -_FAR, _FAR)), np.exp(width)
     win, loss = 1.0 / (1.0 + apart * against), against / (against + apart)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
 
 
-def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
+def on_either_side(advantage: Vector, width: Vector, side: Vector, variance: Vector) -> Outcomes:
     """Return outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance)."""
     # σ is smoothed as in the fit, by k = 1/√(1 + πv/8) inside it.
     k = smoothing(np.asarray(variance))
@@ -50,7 +48,7 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
     return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))
 
 
-def tie_rates(votes: Comparisons) -> tuple[Values, float]:
+def tie_rates(votes: Comparisons) -> tuple[Vector, float]:
     """Return the tie rate of every worker, shrunk towards the common one, and the common one."""
     # A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under a Beta(a·t, a·(1 -
     # t)) prior, with the a that maximises the marginal likelihood of all workers' counts. Both are 0 if the votes have

@@ -220,9 +220,8 @@ def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
             return forms
         fault = "it is neither a crowdsift.io.formats.Format nor a tuple of them"
     raise RequestError(
-        f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): "
-        f"{fault}; update or remove the package that adds it, or read with --format "
-        "plain and --columns"
+        f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): {fault}; update or remove the package "
+        "that adds it, or read with --format plain and --columns"
     )
 
 
