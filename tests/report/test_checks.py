@@ -27,13 +27,16 @@ def test_a_clear_leader_and_a_shared_first_place() -> None:
     assert top_sentences(clear) == ["“a” is clearly the best (over 99\u00a0%)."]
     check = {check.key: check for check in run_checks(clear)}["first"]
     assert check.state == "good"
+    apart = int(clear.fit.joint()["above_next"][1:].sum())
+    rest = f"of 1 other neighbouring pair {apart} are clearly apart, all at once."
+    assert check.finding == f"One item is clearly the best (90 %); {rest}"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
     assert "between “a” and “b”: one of them is the best with probability " in top_sentences(shared)[0]
     apart = int(shared.fit.joint()["above_next"].sum())
     check = {check.key: check for check in run_checks(shared)}["first"]
     assert (check.state, check.finding) == (
         "care",
-        f"2 items may be the best (95 %); {apart} of 2 neighbouring pairs are clearly apart.",
+        f"2 items may be the best (95 %); of 2 neighbouring pairs {apart} are clearly apart, all at once.",
     )
 
 

@@ -256,6 +256,27 @@ def test_preferences_have_no_leaderboard_and_no_alarm_for_many_prompts(monkeypat
     assert abs(int(share[1]) - 100 * expected.mean()) <= 0.5 + 1e-9
 
 
+def test_replies_of_different_prompts_are_not_ranked_even_if_features_join_them(monkeypatch):
+    rng = np.random.default_rng(1)
+    quality = rng.normal(size=(60, 2))
+    rows = []
+    for prompt in np.repeat(np.arange(60), 4):
+        better = int(rng.random() < 1 / (1 + np.exp(3 * (quality[prompt, 0] - quality[prompt, 1]))))
+        rows.append((f"p{prompt}", f"r{prompt}-{better}", f"r{prompt}-{1 - better}", f"w{rng.integers(6)}"))
+    votes = dict(zip(("prompt", "winner", "loser", "worker"), map(list, zip(*rows, strict=True)), strict=True))
+    items = {"item": [f"r{p}-{k}" for p in range(60) for k in range(2)], "quality": quality.ravel()}
+    fit = crowdsift.fit(votes, by="prompt", items=items)
+    assert fit.summary["item_features"]["used"]
+    assert fit.summary["components"] == 1
+    assert headline(fit)[0] == "Items are compared within 60 components by prompt; there is no common ranking."
+    assert not any("first place" in line.lower() for line in headline(fit))
+    assert "Items, " not in shown(fit, monkeypatch, None)
+    page = fit.report(refit=False).html
+    assert "These are preferences within 60 components by prompt, so there is no leaderboard" in page
+    assert "First place" not in page
+    assert "chain of comparisons links" not in page
+
+
 def test_contexts_say_that_ranks_count_within_each(monkeypatch):
     rows = [(w, x, "v", t) for t in "pq" for w, x in ("ab", "bc", "cd", "de", "ef", "fg")] * 20
     names = ("winner", "loser", "worker", "topic")

@@ -83,8 +83,24 @@ def run_checks(facts: Facts) -> list[Check]:
 
 def is_preferences(fit: Fit) -> bool:
     """Return whether votes are preference rows: many prompts, each with a few items and votes."""
-    many_prompts = bool(fit.summary.get("by")) and fit.summary["components"] >= _MIN_PROMPTS
+    many_prompts = bool(fit.by) and _parts(fit) >= _MIN_PROMPTS
     return many_prompts and float(np.median(fit.item_table["comparisons"])) < _MAX_REPLY_VOTES
+
+
+def _parts(fit: Fit) -> int:
+    """Return how many parts votes connect: components, or contexts if only features put these on one scale."""
+    parts = int(fit.summary.get("components", 1))
+    return len({value for value, _ in fit.labels}) if fit.by and parts == 1 and _has_features(fit) else parts
+
+
+def parts_of(fit: Fit) -> str:
+    """Return the parts that votes connect, in words."""
+    by = f" by {', '.join(map(label, fit.context_columns))}" if fit.by else ""
+    return f"{count(_parts(fit))} components{by}"
+
+
+def _has_features(fit: Fit) -> bool:
+    return bool((fit.summary.get("item_features") or {}).get("used"))
 
 
 def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
@@ -93,10 +109,8 @@ def headline(fit: Fit, first: list[str] | None = None) -> list[str]:
     if fit.overall_ranking is not None:
         return headline(fit.overall_ranking, first) + _crowd(fit)
     table, lines = fit.item_table, _crowd(fit)
-    if fit.summary["components"] > 1:
-        by = f" by {', '.join(map(label, fit.context_columns))}" if fit.by else ""
-        parts = f"{count(fit.summary['components'])} components{by}"
-        return [f"Items are compared within {parts}; there is no common ranking.", *lines]
+    if fit.summary["components"] > 1 or is_preferences(fit):
+        return [f"Items are compared within {parts_of(fit)}; there is no common ranking.", *lines]
     if table.height < 2 or not fit.summary.get("has_common", True):
         return lines
     if fit.summary.get("sign_unsettled"):
@@ -203,10 +217,12 @@ def _first_place(facts: Facts) -> Answer | None:
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
         return None
     badges, level = first_badges(facts.fit, joint), level_text(facts.fit.level)
-    apart, pairs = int(joint["above_next"].sum()), joint.height - 1
-    rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
-    if CLEAR in badges:
-        return Answer("good", f"One item is clearly the best ({level}); {rest}")
+    clear = int(CLEAR in badges)  # its lead over the second is not counted again
+    apart, pairs = int(joint["above_next"][clear:].sum()), joint.height - 1 - clear
+    neighbours = many(pairs, "other " * clear + "neighbouring pair")
+    rest = f"of {neighbours} {count(apart)} are clearly apart, all at once."
+    if clear:
+        return Answer("good", f"One item is clearly the best ({level}){f'; {rest}' if pairs else '.'}")
     who = "One item is probably the best, but not clearly"
     if OPEN in badges:
         who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
@@ -258,7 +274,8 @@ def top_sentences(facts: Facts) -> list[str]:
 def first_place(facts: Facts) -> list[str]:
     """Return the check of first place, for one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
-    if table is None or fit.summary.get("components") != 1 or not fit.summary.get("has_common", True):
+    one_scale = fit.summary.get("components") == 1 and fit.summary.get("has_common", True)
+    if table is None or not one_scale or is_preferences(fit):
         return []
     badges, level = first_badges(fit, table), level_text(fit.level)
     first = np.flatnonzero(badges)
@@ -445,7 +462,8 @@ def _worker_votes(facts: Facts) -> Answer:
 def _connected(facts: Facts) -> Answer:
     number = int(facts.fit.summary.get("components", 1))
     if number == 1:
-        return Answer("good", "A chain of comparisons links every item with every other.")
+        links = "Comparisons and features of items link" if _has_features(facts.fit) else "A chain of comparisons links"
+        return Answer("good", f"{links} every item with every other.")
     by = ", ".join(map(label, facts.fit.context_columns))
     if by and number == len({value for value, _ in facts.fit.labels}):
         return Answer("good", f"One scale for each {by}, {count(number)} in all, as requested; each is connected.")

@@ -23,6 +23,7 @@ from crowdsift.report.checks import (
     headline,
     is_preferences,
     overall,
+    parts_of,
     run_checks,
     top_sentences,
 )
@@ -244,6 +245,7 @@ def _sentences(facts: Facts) -> dict[str, Any]:
         "top": top_sentences(facts),
         "headline": headline(fit, first_place(facts)),
         "training": _training(facts) if is_preferences(fit) else "",
+        "within": parts_of(fit),
         "ranking": fit.summary.get("has_common", True),
         "direction": direction_sentence(fit),
         "dimensions": dimension_sentences(fit),
