@@ -153,6 +153,14 @@ def test_a_plan_holds_the_need_of_studies_from_its_assumptions():
     assert inside >= 0.8
 
 
+def test_a_limit_only_cuts_studies_short():
+    """Plans that differ in the most votes simulate the same studies, so their sentences agree."""
+    short, long = (plan(items="abcd", runs=19, most=most, seed=3).needs for most in (60, 400))
+    assert (short < 60).any()
+    assert (long > 60).any()
+    np.testing.assert_array_equal(short, np.minimum(long, 60))
+
+
 def test_more_votes_of_the_same_kind_leave_a_smaller_need():
     pairs = [("a", "b"), ("b", "c"), ("a", "c")] * 3 + [("b", "a"), ("c", "b"), ("c", "a")]
     needs = []

@@ -303,6 +303,8 @@ def test_the_refit_follows_the_direction_of_gold():
     fit = crowdsift.fit(votes, crowdsift.Sift(dimensions=2), gold=gold, threads=1)
     assert fit.summary["direction"] == "gold"
     assert gather(fit).without.tau > 0.9
+    page = fit.report(refit=False).html  # the many who follow something else are not called the opposite of others
+    assert "how well a worker's answers follow the scores of this report: 0 means not at all" in page
 
 
 def test_what_the_page_names_makes_the_same_fit_again(tmp_path, monkeypatch):

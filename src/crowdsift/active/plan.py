@@ -134,11 +134,12 @@ def plan(
     checked_confidence(confidence)
     if not isinstance(belief, Joint):
         raise RequestError("a plan is made for up to about a thousand items")
-    random = np.random.Generator(np.random.PCG64(seed))
     root = np.linalg.cholesky(belief.covariance + 1e-9 * np.eye(len(belief.mean)))
     needs: list[int] = []
     begin = time.perf_counter()
     while len(needs) < runs and (not seconds or time.perf_counter() - begin < seconds):
+        # Draws of a study of its own, so that `most` only cuts it short.
+        random = np.random.Generator(np.random.PCG64([seed, len(needs)]))
         truth = belief.mean + root @ random.standard_normal(len(belief.mean))
         end = begin + seconds if seconds else np.inf
         needs.append(_need(deepcopy(pool.state), truth, wanted, confidence, most, random, end))
