@@ -138,7 +138,7 @@ def plan(
     needs: list[int] = []
     begin = time.perf_counter()
     while len(needs) < runs and (not seconds or time.perf_counter() - begin < seconds):
-        # Draws of a study of its own, so that `most` only cuts it short.
+        # Every study has its own draws, so that `most` only cuts it short.
         random = np.random.Generator(np.random.PCG64([seed, len(needs)]))
         truth = belief.mean + root @ random.standard_normal(len(belief.mean))
         end = begin + seconds if seconds else np.inf
