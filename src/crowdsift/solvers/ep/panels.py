@@ -45,9 +45,10 @@ def panel_posterior(L: Vector, b: Vector, panel: Indices, seed: int = 0) -> Pane
     # `L` and `b` are the sites of the trusted panel, then those of each judge; `panel` is the panel of each judge.
     # Sites of few votes may have negative precisions, which no Gaussian allows: they say nothing in those directions.
     values, vectors = np.linalg.eigh(L)
-    known = values > 1e-9 * values.max()
-    L = np.where(known, values, 0.0)[:, None] * vectors @ vectors.swapaxes(1, 2)
-    b = np.einsum("jik,jk->ji", vectors, known * np.einsum("jik,ji->jk", vectors, b))
+    values = np.where(values > 1e-9 * values.max(), values, 0.0)
+    linear = (values > 0.0) * np.einsum("jik,ji->jk", vectors, b)  # coordinates along eigenvectors
+    L, b = values[:, None] * vectors @ vectors.swapaxes(1, 2), _combine(vectors, linear)
+    V, values, linear = vectors[1:], values[1:], linear[1:]
     rng, (judges, K) = np.random.default_rng(seed), (len(panel), L.shape[1])
     n = int(np.clip(_WORK / (max(judges, 1) * K**3), 8, 64))
     panels, eye = int(panel.max(initial=-1)) + 1, np.eye(K)
@@ -56,21 +57,22 @@ def panel_posterior(L: Vector, b: Vector, panel: Indices, seed: int = 0) -> Pane
     shared, spread = np.full((n, panels), _SHARED**2), np.ones((n, panels, K))
     found: list[tuple[Vector, ...]] = []
     for sweep in range(_BURN_IN + _SWEEPS):
-        cL, cb = c[:, :, None, None] ** 2 * L[1:], c[:, :, None] * b[1:]
-        B = np.linalg.inv(eye + own[:, :, None, None] * cL)  # with w integrated out
-        A = np.einsum("pj,njik->npik", member, cL @ B)
-        a = np.einsum("pj,njki,njk->npi", member, B, cb)
+        cL, cb, own_variance = c[:, :, None] ** 2 * values, c[:, :, None] * linear, own[:, :, None]
+        integrated = 1.0 + own_variance * cL  # with w integrated out
+        A = np.einsum("pj,njik->npik", member, V * (cL / integrated)[:, :, None] @ V.swapaxes(1, 2))
+        a = np.einsum("pj,nji->npi", member, _combine(V, cb / integrated))
         D = shared[:, :, None] * spread
         R = np.linalg.inv(eye + A * D[:, :, None, :])  # with u integrated out
         to_items = np.einsum("npik,npk->ni", R, a)
         mean, covariance, r = _draw(rng, eye / tau[:, None, None] ** 2 + L[0] + (R @ A).sum(axis=1), b[0] + to_items)
         u = _draw(rng, A + eye / D[:, :, None, :], a - np.einsum("npik,nk->npi", A, r))[2]
-        q = r[:, None] + u[:, panel]
-        w = _draw(rng, cL + eye / own[:, :, None, None], cb - np.einsum("njik,njk->nji", cL, q))[2]
+        q = np.einsum("jik,nji->njk", V, r[:, None] + u[:, panel])
+        inverse = own_variance / integrated
+        w = inverse * (cb - cL * q) + np.sqrt(inverse) * rng.normal(size=q.shape)
         q = q + w
         slopes = (m[:, None] * _SLOPE) ** -2  # precisions
-        strength = slopes + np.einsum("nji,jik,njk->nj", q, L[1:], q)
-        c = (slopes * m[:, None] + np.einsum("ji,nji->nj", b[1:], q)) / strength
+        strength = slopes + np.einsum("jk,njk->nj", values, q**2)
+        c = (slopes * m[:, None] + np.einsum("jk,njk->nj", linear, q)) / strength
         c = np.maximum(c + rng.normal(size=c.shape) / np.sqrt(strength), 0.05 * m[:, None])
         spread = _spread(rng, u**2 / shared[:, :, None])
         shared = _variance(rng, shared, (u**2 / spread).sum(axis=2), K, (_SHARED * tau)[:, None])
@@ -97,6 +99,11 @@ def panel_posterior(L: Vector, b: Vector, panel: Indices, seed: int = 0) -> Pane
     covariance = centring @ covariances.mean(axis=0) @ centring + apart.T @ apart / len(apart)
     alone = centring @ np.linalg.inv(L[0] + eye / np.median(tau) ** 2) @ centring
     return PanelPosterior(means.mean(axis=0), covariance, bias @ centring, alone)
+
+
+def _combine(vectors: Vector, coordinates: Vector) -> Vector:
+    """Return the sums of eigenvectors times coordinates."""
+    return np.asarray((vectors @ coordinates[..., None])[..., 0])
 
 
 def _draw(rng: np.random.Generator, precision: Vector, linear: Vector) -> tuple[Vector, ...]:
