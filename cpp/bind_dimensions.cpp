@@ -248,9 +248,8 @@ void bind_dimensions(nb::module_& m, nb::class_<Core>& core) {
             require(shares, self.votes.n_workers, kClasses, "shares");
             Vec out(rows * columns);
             const auto pass = whole ? response<true> : response<false>;
-            self.run([&] {
-                pass(space, crowd, weights.data(), shares.data(), out.data(), self.pool);
-            });
+            self.run(
+                [&] { pass(space, crowd, weights.data(), shares.data(), out.data(), self.pool); });
             return hand_over<double, 2>(std::move(out), {rows, columns});
         },
         "positions"_a, "covariance"_a, "mean"_a, "precision"_a, "log_shares"_a, "one_sided"_a,
