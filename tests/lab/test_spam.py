@@ -215,3 +215,11 @@ def test_grades_stay_with_spammed_votes(sides, tmp_path):
     back = crowdsift.read(tmp_path / "votes.csv")
     assert graded(back) == graded(votes)
     assert back.outcome.tobytes() == spammed.outcome.tobytes()
+
+
+def test_rankings_that_cannot_be_counted_are_not_written(tmp_path):
+    rankings = crowdsift.read({"worker": ["v", "w"], "ranking": ["a>b>c", "b>a>c"]})
+    half = Comparisons.from_arrays(["a"], ["c"], worker=["w"], weight=[0.5])
+    with pytest.raises(RequestError, match="fractional weight"):
+        write_votes(rankings.extended(half), tmp_path / "votes.csv")
+    assert not (tmp_path / "votes.csv").exists()

@@ -151,6 +151,8 @@ def _rows(votes: Comparisons) -> Iterator[tuple[object, ...]]:
 def _ranking_rows(votes: Comparisons, choices: Choices) -> Iterator[tuple[object, ...]]:
     """Yield a header and rows: worker,task,item,rank, or worker,best,worst,items."""
     known = list(choices.rankings())
+    if any(abs(often - round(often)) > 1e-6 for *_, often in known):
+        raise RequestError("rankings with votes of fractional weight cannot be written: a ranking has no weight")
     max_diff = any(best_worst for _, _, best_worst, _ in known)
     yield ("worker", "best", "worst", "items") if max_diff else ("worker", "task", "item", "rank")
     task = 0

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.engines.grid import PairPosteriors, WorkerPoints
+# Records of engines and solvers that an estimate contains are also named here, since `results` imports neither.
+from crowdsift.engines.grid import PairPosteriors
+from crowdsift.engines.grid import WorkerPoints as WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, ScorePrecision, difference_variance
 from crowdsift.numeric import Codes, Vector
 from crowdsift.numeric.distributions import Distribution, normal_distribution, quantile_distribution
-from crowdsift.solvers.ep.state import SavedSites
-from crowdsift.solvers.ep.terms.contexts import ContextPoints
+from crowdsift.solvers.ep.state import SavedSites as SavedSites
+from crowdsift.solvers.ep.terms.contexts import ContextPoints as ContextPoints
 from crowdsift.solvers.ep.workers import mirrored_population
 from crowdsift.votes.outcomes import Outcomes, half_win
 
@@ -34,19 +36,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.panels import PanelVotes
-
-# These also name the records of engines and solvers that an estimate contains, since `results` imports neither.
-__all__ = [
-    "ContextPoints",
-    "Estimate",
-    "Model",
-    "SavedSites",
-    "SignSupport",
-    "Start",
-    "WorkerEstimate",
-    "WorkerPoints",
-    "mirror",
-]
 
 # Prior of the share of honest workers among workers with a clear sign: Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of
 # the prior of `sift`.
