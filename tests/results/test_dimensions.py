@@ -151,6 +151,24 @@ def test_the_rule_of_distinct(evidence, distinct, expected):
     assert made.worker_table["verdict"][-1] == expected
 
 
+def test_of_two_workers_neither_differs_from_most():
+    rng = np.random.default_rng(4)
+    x, a = rng.normal(size=(12, 2)), np.array([[3.0, 0.0], [0.2, 1.0], [3.0, 0.2]])
+    first = rng.integers(0, 12, 1800)
+    second = (first + rng.integers(1, 12, 1800)) % 12
+    worker = rng.integers(0, 3, 1800)
+    z = ((x[first] - x[second]) * a[worker]).sum(axis=1)
+    won = (rng.random(1800) < 1 / (1 + np.exp(-z))).astype(float)
+    verdicts = []
+    for used in (worker < 3, worker < 2):
+        rows = crowdsift.Comparisons.from_arrays(first[used], second[used], worker=worker[used], outcome=won[used])
+        two = crowdsift.fit(rows, dimensions=2)
+        verdicts.append(two.worker_table["verdict"].tolist())
+    assert verdicts[0] == ["reliable", "distinct", "reliable"]
+    assert two.worker_table["p_distinct"].max() >= 0.9
+    assert "distinct" not in verdicts[1]
+
+
 def test_agreement_counts_what_other_dimensions_explain():
     weights = dimensions().weights.copy()
     weights[:6, 0], weights[6] = 0.4, (1.5, 4.0)

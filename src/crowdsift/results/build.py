@@ -347,16 +347,10 @@ def _judged(fitted: FitBuilder, table: Table, left_share: Vector, decided: Vecto
         return columns
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
     useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are the useful ones
+    # Of two voters, neither differs from most.
+    differs = None if found is None else found.distinct * (found.direction != "common" or (decided > 0.0).sum() > 2)
     words = words_of(
-        evidence,
-        useful,
-        typical,
-        intervals,
-        decided,
-        table["agreement"],
-        left_share,
-        _one_sided(fitted),
-        None if found is None else found.distinct,
+        evidence, useful, typical, intervals, decided, table["agreement"], left_share, _one_sided(fitted), differs
     )
     sure = {"random": random, "one-sided": sided, "adversarial": adversarial}
     suggestion = suggestions(words, sure, table["comparisons"].astype(np.float64), above)
