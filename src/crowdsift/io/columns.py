@@ -216,13 +216,10 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     if not near:
         raise _not_found(table, "")
     # Of formats that are equally near, a format that takes few names is more likely than one that takes many.
-    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there), -_names(each.format)))
+    near.sort(key=lambda each: sum(map(len, each.format.columns.values())))
+    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
     name = f"{best.format.name} ({best.format.title})"
     raise _not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
-
-
-def _names(form: Format) -> int:
-    return sum(len(names) for names in form.columns.values())
 
 
 def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
