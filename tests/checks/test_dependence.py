@@ -112,7 +112,7 @@ def test_everything_follows(tmp_path: Path) -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     rows = planted(1, groups=60)
-    with pytest.raises(crowdsift.RequestError, match="no column 'task'"):
+    with pytest.raises(crowdsift.InputError, match="votes: no column 'task' for the group of votes"):
         crowdsift.fit(rows, "bt", dependent_by="task")
     with pytest.raises(crowdsift.RequestError, match="at least 20"):
         crowdsift.fit(rows, "bt", dependent_by="worker")

@@ -82,7 +82,7 @@ def test_what_is_no_time_is_refused(value: object) -> None:
     rows = {"winner": ["a", "b"], "loser": ["b", "a"], "when": ["2024-05-01", value]}
     with pytest.raises(crowdsift.CrowdsiftError, match="time"):
         crowdsift.fit(rows, "bt", workers=False, time_column="when")
-    with pytest.raises(crowdsift.RequestError, match="no column 'hour'"):
+    with pytest.raises(crowdsift.InputError, match="no column 'hour' for the time of votes"):
         crowdsift.fit(rows, "bt", workers=False, time_column="hour")
 
 

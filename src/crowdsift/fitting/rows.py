@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
+from crowdsift.io.columns import resolve_column
 from crowdsift.io.ingest import CodedVotes, coded_votes, read_votes
 from crowdsift.models.base import Model
 from crowdsift.models.sift import Sift
@@ -122,9 +123,7 @@ def gathered(votes: Comparisons, engine: Any, most: int) -> Comparisons:
 
 
 def _labels(coded: CodedVotes, column: str, role: str) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    if column not in coded.table.names:
-        raise RequestError(f"no column {column!r}; the columns are {', '.join(coded.table.names)}")
-    labels, (codes,) = coded.table.labels([column], role)
+    labels, (codes,) = coded.table.labels([resolve_column(coded.table, column, f"the {role} of votes")], role)
     return labels, codes.astype(np.int64)
 
 
