@@ -132,6 +132,22 @@ def test_without_anything_in_common_every_context_is_alone(monkeypatch):
     assert apart.summary["evidence"] == pytest.approx(alone.summary["evidence"], abs=0.05)
 
 
+@pytest.mark.parametrize("seed", [2, 9, 35])
+def test_a_start_from_contexts_without_anything_in_common_ends_as_the_whole_fit(seed):
+    votes = crowdsift.simulate(40, 8, 240, reliability=(-0.6, 1.2), seed=seed).comparisons()
+    rng, count = np.random.default_rng(seed), votes.weight.astype(int)
+    ends = np.where(votes.outcome == 1.0, (votes.first, votes.second), (votes.second, votes.first))
+    columns = dict(zip(("winner", "loser"), np.asarray(votes.items)[ends], strict=True))
+    columns |= {"worker": np.asarray(votes.workers)[votes.worker_codes()]}
+    columns = {name: np.repeat(column, count) for name, column in columns.items()}
+    columns["topic"] = np.array(["law", "art"])[rng.integers(0, 2, 240)][: count.sum()]
+    order = rng.permutation(count.sum())
+    part, rows = ({name: column[use].tolist() for name, column in columns.items()} for use in (order[:200], order))
+    whole = crowdsift.fit(rows, by="topic", threads=1)
+    found = crowdsift.fit(rows, by="topic", start=crowdsift.fit(part, by="topic", threads=1), threads=1)
+    np.testing.assert_allclose(found.scores_of(whole.labels), whole.scores_of(whole.labels), atol=1e-3)
+
+
 def test_planted_deviations_are_found_and_intervals_hold_the_truth():
     held, errors = [], {"auto": 0.0, "none": 0.0, "complete": 0.0}
     for seed in range(3):

@@ -206,13 +206,21 @@ class Sift(Model):
             found = super().estimate_votes(engine, votes, progress)
             notes = (*found.diagnostics, *self._not_pooled(votes))
             return replace(found, diagnostics=notes)
+        run, boards = self._from_starts(engine, boards, progress)
+        found = self._estimate(run, engine, boards=boards)
+        return found if boards is not None else self._with_dimensions(found, engine)
+
+    def _from_starts(
+        self, engine: Engine, boards: Boards | None, progress: Progress | None
+    ) -> tuple[Propagation, Boards | None]:
+        """Return the best run from all starts, and its contexts that learn from each other."""
         levels = power_grid(self.grid_points)
         run = propagate(engine, levels, self._settings(engine, boards), progress)
-        if run.faint and not boards.complete:  # the contexts may have nothing in common
+        if boards is not None and run.faint and not boards.complete:  # the contexts may have nothing in common
             alone = propagate(engine, levels, self._settings(engine), progress)
             if alone.evidence[-1] > run.evidence[-1]:
-                return self._with_dimensions(self._estimate(alone, engine), engine)
-        return self._estimate(run, engine, boards=boards)
+                return alone, None
+        return run, boards
 
     def estimate_trusted(
         self,
@@ -285,18 +293,18 @@ class Sift(Model):
         """Continue expectation propagation from the end of an earlier run."""
         # All starts are tried instead if ties are new, sides are no longer known, workers differed by context, or the
         # scores are almost 0 before or after: zero scores are another optimum, which a run seldom leaves.
-        warm, settings, run = self._warm_start(engine, start), self._settings(engine, start.boards), None
+        warm, boards, run = self._warm_start(engine, start), start.boards, None
         if warm is not None and not faint(warm.means):
-            run = resumed(warm, engine, settings, progress)
+            run = resumed(warm, engine, self._settings(engine, boards), progress)
         if run is None or run.faint:
-            run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        found = self._estimate(run, engine, boards=start.boards)
+            run, boards = self._from_starts(engine, boards, progress)
+        found = self._estimate(run, engine, boards=boards)
         # Residuals are tested again only after the votes have grown by a tenth.
         tested, count = start.population.get("tested", 0.0), float(engine.facts.loads.sum())
         if start.dimensions is not None and (self._asked or count < 1.1 * tested):
             found = self._with_dimensions(found, engine, start.dimensions)
             return replace(found, population={**(found.population or {}), "tested": tested})
-        if start.boards is not None or (warm and not self._asked and count < 1.1 * tested):
+        if boards is not None or (warm and not self._asked and count < 1.1 * tested):
             known = {**(found.population or {}), "tested": tested}
             return replace(found, population=known) if tested else found
         return self._with_dimensions(found, engine)
