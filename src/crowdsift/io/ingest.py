@@ -478,10 +478,10 @@ def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _meant(plan: Plan, answers: Answers, told: bool) -> tuple[str, ...]:
+def _meant(plan: Plan, answers: Answers, stated: bool) -> tuple[str, ...]:
     """Return what answers were taken for, if the format is assumed or they are the numbers 0 to 2."""
     texts = [shown(label).strip("'") for label in answers.labels]
-    numbers = bool(texts) and set(texts) <= {"0", "1", "2"} and not (told or plan.format.values)
+    numbers = bool(texts) and set(texts) <= {"0", "1", "2"} and not (stated or plan.format.values)
     if plan.format.name != ASSUMED and not numbers:
         return ()
     pairs, counts = np.unique(np.stack([answers.codes, 2 * answers.outcome]), axis=1, return_counts=True)
